@@ -1,0 +1,1 @@
+"""Load, faults and comparisons: what measures the pipeline from outside."""

@@ -1,0 +1,1 @@
+"""The stages of the pipeline, and the processes that run them."""

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible HTTP edge: HTTP to NATS and back."""

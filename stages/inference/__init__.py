@@ -1,0 +1,1 @@
+"""Grants to journal entries: the engine and its worker."""
