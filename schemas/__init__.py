@@ -1,0 +1,1 @@
+"""The messages between the stages: one file a hop. Imports nothing of ours."""

@@ -1,0 +1,84 @@
+"""The wire form of every message: one msgpack map (JSON too, where a person writes it), its version under `v`.
+
+A message is a frozen `msgspec.Struct` whose tag is its version, so a reader refuses a version that it does not
+know before it looks at anything else. A later version reads its predecessor through a union of the two.
+Unknown fields are ignored: a newer writer may add some.
+"""
+
+import re
+import sys
+from array import array
+from collections.abc import Iterable
+from typing import Literal, TypeVar
+
+import msgspec
+
+Encoding = Literal["msgpack", "json"]
+
+T = TypeVar("T")
+
+CONTENT_TYPES: dict[Encoding, str] = {"msgpack": "application/msgpack", "json": "application/json"}
+
+_PATH = re.compile(r"^(?P<reason>.*?)(?: - at `\$\.?(?P<field>.*)`)?$", re.DOTALL)
+
+
+class WireError(ValueError):
+    """Bytes that are no message of the kind and version that was asked for.
+
+    `field` is the dotted path of the first wrong field (`messages[1].content`), empty when the whole is unreadable.
+    """
+
+    def __init__(self, reason: str, field: str = "") -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.reason = reason
+        self.field = field
+
+
+def encode(message: msgspec.Struct, encoding: Encoding = "msgpack") -> bytes:
+    """The bytes of one message. Raises `WireError` for text that UTF-8 cannot hold (a lone surrogate)."""
+    try:
+        return msgspec.json.encode(message) if encoding == "json" else msgspec.msgpack.encode(message)
+    except UnicodeEncodeError as error:
+        raise WireError(f"text is no valid Unicode at character {error.start}") from error
+
+
+def decode(kind: type[T], data: bytes, encoding: Encoding = "msgpack") -> T:
+    """The message of type `kind` in `data`. Raises `WireError`, and nothing else, whatever the bytes are."""
+    try:
+        if encoding == "json":
+            return msgspec.json.decode(data, type=kind)
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        found = _PATH.match(str(error))
+        raise WireError(found["reason"] if found else str(error), (found and found["field"]) or "") from error
+    except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
+        raise WireError(str(error)) from error
+
+
+def encoding_of(content_type: str) -> Encoding:
+    """The encoding that a `Content-Type` header names; msgpack where there is none. Raises `WireError`."""
+    plain = content_type.partition(";")[0].strip().lower()
+    for encoding, name in CONTENT_TYPES.items():
+        if plain == name:
+            return encoding
+    if not plain:
+        return "msgpack"
+    raise WireError(f"expected {' or '.join(CONTENT_TYPES.values())}, got {plain!r}", "Content-Type")
+
+
+def pack_ids(ids: Iterable[int]) -> bytes:
+    """Token ids as little-endian u32, four bytes each. Raises `OverflowError` for an id that is no u32."""
+    packed = array("I", ids)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack_ids(data: bytes) -> list[int]:
+    """The token ids in `data` (little-endian u32). Raises `WireError` if its length is no multiple of four."""
+    if len(data) % 4:
+        raise WireError(f"{len(data)} bytes are no whole number of u32 token ids")
+    ids = array("I", data)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids.tolist()

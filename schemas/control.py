@@ -1,0 +1,73 @@
+"""What passes beside the data path: worker heartbeats, drops, cancels, leases."""
+
+from typing import Literal
+
+import msgspec
+
+from schemas.grant import Credits
+
+WorkerState = Literal["ready", "draining", "stalled"]
+Role = Literal["both", "prefill", "decode"]
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
+    """A worker's heartbeat on `hr.worker.<model>.<worker>`, every 0.5 s (core NATS: the next makes up for a lost one).
+
+    `held` are the sequences in TICKETS of what it holds. `step_tokens` is how many tokens one step can process,
+    `step_s` the duration of recent steps. `sent` counts heartbeats, so that two schedulers agree which is newer.
+    """
+
+    worker: str
+    model: str
+    state: WorkerState
+    credits: Credits
+    sent: int
+    role: Role = "both"
+    max_slots: int = 0
+    kv_capacity: int = 0
+    running: int = 0
+    waiting: int = 0
+    step_tokens: int = 0
+    step_s: float = 0.0
+    held: list[int] = []
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class DropItem(msgspec.Struct, frozen=True):
+    """One attempt that has no effect any more."""
+
+    key: str
+    choice: int
+    attempt: int
+
+
+class Drop(msgspec.Struct, frozen=True, tag_field="v", tag=1):
+    """Owner → worker on `hr.drop.<worker>`: stop these attempts, their tokens have no effect any more."""
+
+    items: list[DropItem]
+
+
+class Cancel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag=1):
+    """Client → every stage: the value under the request's key in `hr_cancelled`. The session lets the owner answer."""
+
+    session: str
+    encoding: Literal["msgpack", "json"] = "msgpack"
+
+
+class Lease(msgspec.Struct, frozen=True, tag_field="v", tag=1):
+    """A postprocess replica's hold on a partition, or (partition -1) its mere presence. `beat` changes every second."""
+
+    owner: str
+    beat: int
+    partition: int = -1
+
+
+class DeadLetter(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
+    """A message that nobody can answer, on `hr.dead.<model>`, as it came, with why it went there."""
+
+    subject: str
+    reason: str
+    payload: bytes
+    content_type: str = ""
+    attempts: list[str] = []

@@ -1,0 +1,116 @@
+"""Schedule, inference, preprocess → postprocess, on `hr.journal.<partition>`: all that happens to open requests.
+
+One message holds many entries. Within a message they count in the order: opens, tokens, released, ends.
+"""
+
+import msgspec
+
+from schemas.codec import Encoding
+from schemas.faults import Fault
+from schemas.ticket import StageTime
+
+
+class Open(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A scheduler is about to grant this ticket. **The sequence of the message that holds it is the attempt.**
+
+    `fresh`: the ticket was never delivered before, so its scheduler does not wait for the owner. Otherwise the
+    owner answers on the inbox `reply` with an `OpenReply`. `worker` is where a fresh ticket goes, so that the owner
+    can have it dropped. `sequence` and `ack` are the ticket's in TICKETS, `model` and `tenant` its subject.
+    `replaces`: the same scheduler wrote an open of this ticket before that never reached a worker (unanswered, or
+    its storing unconfirmed), so that the earlier one says nothing against the request.
+    """
+
+    key: str
+    choice: int
+    model: str
+    session: str
+    sequence: int
+    ack: str
+    fresh: bool
+    reply: str = ""
+    worker: str = ""
+    replaces: bool = False
+
+
+class OpenReply(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag=1):
+    """The owner's answer to an `open` that is not fresh: the ids so far (packed u32), or that it has ended."""
+
+    attempt: int
+    ended: bool = False
+    ids: bytes = b""
+
+
+class Alternative(msgspec.Struct, frozen=True, array_like=True):
+    """A candidate for one position."""
+
+    id: int
+    logprob: float
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """The logprob of one generated token, and the likeliest candidates in its place, best first."""
+
+    logprob: float
+    top: list[Alternative] = []
+
+
+class WorkerTimes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the worker saw of one choice, in seconds since it took the grant; sent with the last tokens."""
+
+    scheduled: float = 0.0
+    first_token: float = 0.0
+    finished: float = 0.0
+    cached_tokens: int = 0
+    schedule: StageTime = StageTime(0.0, 0.0)
+
+
+class Tokens(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Ids of one choice from `offset` on (0 = the first generated one, over all attempts).
+
+    `finish` is empty while the choice runs, then `stop` (`stop_id` is the id that ended it, also the last of `ids`:
+    EOS or one of `stop_token_ids`) or `length`.
+    """
+
+    key: str
+    choice: int
+    attempt: int
+    offset: int
+    ids: list[int]
+    logprobs: list[TokenLogprob] | None = None
+    finish: str = ""
+    stop_id: int | None = None
+    times: WorkerTimes | None = None
+
+
+class Released(msgspec.Struct, frozen=True):
+    """A worker hands this choice back unfinished, without a fault of its own: the owner lets the ticket go at once."""
+
+    key: str
+    choice: int
+    attempt: int
+
+
+class End(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """This choice ends here with a fault, whatever else may still arrive. By whoever finds it; it is idempotent.
+
+    `ack`, where the writer holds the ticket, is the subject that the owner acknowledges once the result is stored.
+    `attempt` 0 ends the choice in any attempt, another number only while that attempt is the valid one.
+    """
+
+    key: str
+    choice: int
+    session: str
+    fault: Fault
+    encoding: Encoding = "msgpack"
+    ack: str = ""
+    attempt: int = 0
+
+
+class JournalMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
+    """`origin` is the worker (the owner's drops go there) or the other process that wrote it."""
+
+    origin: str
+    opens: list[Open] = []
+    tokens: list[Tokens] = []
+    released: list[Released] = []
+    ends: list[End] = []

@@ -1,0 +1,91 @@
+"""Postprocess → client, on `hr.result.<partition>.<tenant>.<session>.<request>`: by the partition's owner alone."""
+
+import msgspec
+
+from schemas.faults import Fault
+from schemas.journal import TokenLogprob
+from schemas.ticket import StageTime
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    """A candidate in a token's place."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class ResultLogprob(msgspec.Struct, frozen=True):
+    """One token of the text with its logprob and the likeliest candidates in its place, best first."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+    top: list[TopLogprob] = []
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of the prompt (`cached_tokens` of them from the KV cache) and of the answer, the one that ended it too."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+class Costs(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the choice cost at each stage, and what the engine did. Seconds.
+
+    `ttft` counts from the moment the broker stored the request to the first token at postprocess; `itl` is the mean
+    time between two tokens at the worker.
+    """
+
+    preprocess: StageTime
+    schedule: StageTime
+    inference: StageTime
+    postprocess: StageTime
+    ttft: float = 0.0
+    itl: float = 0.0
+
+
+class TicketRef(msgspec.Struct, frozen=True):
+    """Where the ticket of a choice is: its sequence in TICKETS, and the subject that acknowledges it."""
+
+    sequence: int
+    ack: str
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
+    """A piece of one choice's answer: its tokens [`token_from`, `token_to`) and its text from `text_from` on.
+
+    Offsets count from the start of the answer, over all attempts; `text_from` counts Unicode code points. `ids` are
+    the tokens, those without visible text too; `logprobs` holds the entries of the visible ones, which come with their
+    text, counted from `logprobs_from` on. `at` is the journal sequence that the piece derives from. Exactly one
+    result of a choice is terminal: it has a `finish` (`stop`, `length`) with its usage, or a `fault`. Readers ignore
+    what follows it.
+
+    `ticket` and `held` are for the owner of the partition alone, so that another one can go on where it stopped:
+    the first result of each attempt names its ticket, `held` are the logprobs of the last tokens, whose text is kept
+    back while it may become a stop string.
+    """
+
+    choice: int
+    attempt: int
+    at: int
+    token_from: int = 0
+    token_to: int = 0
+    text_from: int = 0
+    text: str = ""
+    ids: list[int] = []
+    logprobs: list[ResultLogprob] | None = None
+    logprobs_from: int = 0
+    finish: str = ""
+    stop_reason: str | int | None = None
+    usage: Usage | None = None
+    costs: Costs | None = None
+    fault: Fault | None = None
+    ticket: TicketRef | None = None
+    held: list[TokenLogprob] | None = None
+
+    @property
+    def terminal(self) -> bool:
+        return bool(self.finish) or self.fault is not None

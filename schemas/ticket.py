@@ -1,0 +1,84 @@
+"""Preprocess → schedule → inference: one choice of a request as token ids, on `hr.ticket.<model>.<tenant>`.
+
+The ticket, unacknowledged in TICKETS, is the durable copy of a request until its answer has ended.
+"""
+
+import msgspec
+
+from schemas.codec import Encoding, unpack_ids
+
+
+class StageTime(msgspec.Struct, frozen=True, array_like=True):
+    """What a request cost at one stage, in seconds: waiting to be taken, then being worked on."""
+
+    queued: float
+    service: float
+
+
+class EngineSampling(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Sampling with nothing left open: the request's values over the model's over the neutral ones.
+
+    Every id in it lies inside the model's vocabulary (checked in preprocess: an engine does not check).
+    """
+
+    max_tokens: int
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: dict[int, float] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool = False
+    logprobs: int | None = None
+
+
+class AnswerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What postprocess needs to turn ids into the text of this answer."""
+
+    encoding: Encoding = "msgpack"
+    stop: list[str] = []
+    include_stop: bool = False
+    skip_special_tokens: bool = True
+
+
+class Ticket(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
+    """One choice, ready for an engine.
+
+    `prompt` is packed u32 ids; `block_hashes` 8 bytes for each full KV block of the prompt (empty until the model's
+    card names a block size). `deadline_ms` counts from the broker's time stamp of the ticket itself. `trace` is a
+    W3C traceparent. `received_at` is the broker's time stamp of the request (Unix seconds).
+    """
+
+    tenant: str
+    request: str
+    choice: int
+    session: str
+    model: str
+    prompt: bytes
+    sampling: EngineSampling
+    partition: int
+    deadline_ms: int
+    block_hashes: bytes = b""
+    cache_salt: str = ""
+    priority: int = 0
+    answer: AnswerSpec = AnswerSpec()
+    trace: str = ""
+    received_at: float = 0.0
+    preprocess: StageTime = StageTime(0.0, 0.0)
+
+    @property
+    def key(self) -> str:
+        """The name of the request everywhere: `<tenant>.<request id>`."""
+        return f"{self.tenant}.{self.request}"
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.prompt) // 4
+
+    def prompt_ids(self) -> list[int]:
+        return unpack_ids(self.prompt)
