@@ -63,8 +63,7 @@ test-long: $(INSTALLED) ## minutes of chaos and load
 	$(call timed,$(PYTEST) -m long tests)
 
 docs: $(INSTALLED) ## write docs/configuration.md from the settings
-	@mkdir -p docs
-	@$(BIN)/python -m stages.settings > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
+	@$(BIN)/python -m stages.settings
 
 # One resolution for all extras; torch without its build's name, so that the pin fits the CPU build too.
 constraints: $(INSTALLED) ## renew constraints.txt

@@ -10,7 +10,7 @@ WorkerState = Literal["ready", "draining", "stalled"]
 Role = Literal["both", "prefill", "decode"]
 
 
-class WorkerStatus(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
     """A worker's heartbeat on `hr.worker.<model>.<worker>`, every 0.5 s (core NATS: the next makes up for a lost one).
 
     `held` are the sequences in TICKETS of what it holds. `step_tokens` is how many tokens one step can process,

@@ -16,7 +16,7 @@ _ID = re.compile(ID_PATTERN)
 
 def is_id(text: str) -> bool:
     """Whether `text` can stand as one token of a subject."""
-    return _ID.match(text) is not None
+    return _ID.fullmatch(text) is not None
 
 
 class ContentPart(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,278 @@
+"""One connection to NATS: how it is opened, proved, watched and closed. All other files of `broker/` build on it."""
+
+# pyright: reportUnknownMemberType=false
+# nats-py's own annotations leave type arguments open.
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import nats
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+
+log = structlog.get_logger()
+
+HEADER_RESERVE = 1024
+"""Bytes of headers and protocol line that any message of ours stays below."""
+
+PING_INTERVAL_S = 5
+PENDING_BYTES = 64 * 1024 * 1024
+
+
+class BrokerError(Exception):
+    """The broker could not do what was asked; trying again later may help."""
+
+
+class Unavailable(BrokerError):
+    """No answer, or nobody there to answer."""
+
+
+class TooLarge(BrokerError):
+    """The message does not fit into the server's `max_payload`, headers included. Trying again does not help."""
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """Where the broker is and who we are there. Files are paths; nothing here is ever logged but `url` and `name`."""
+
+    url: str = "nats://127.0.0.1:4222"
+    name: str = "headrace"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    credentials: str = ""
+    nkey_seed: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    inbox_prefix: str = "_INBOX"
+
+    def tls(self) -> ssl.SSLContext | None:
+        if not (self.tls_ca or self.tls_cert):
+            return None
+        context = ssl.create_default_context(cafile=self.tls_ca or None)
+        if self.tls_cert:
+            context.load_cert_chain(self.tls_cert, self.tls_key or None)
+        return context
+
+
+@dataclass(frozen=True)
+class Inbound:
+    """A core NATS message as the stages see it."""
+
+    subject: str
+    data: bytes
+    reply: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+Handler = Callable[[Inbound], Awaitable[None]]
+
+
+class Subscription:
+    """A live core subscription; `close()` ends it at once."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def close(self) -> None:
+        with contextlib.suppress(nats.errors.Error):
+            await self._inner.unsubscribe()
+
+
+class Connection:
+    """An open connection.
+
+    `closed` is set when it is gone for good: the process has to end then. `reconnects` counts how often it came back,
+    `on_reconnect` are called each time; `lost_at` is when it was last lost (loop time).
+    """
+
+    def __init__(self, client: Client, options: BrokerOptions) -> None:
+        self.options = options
+        self.client = client
+        self.jetstream: JetStreamContext = client.jetstream(timeout=5)
+        self.closed = asyncio.Event()
+        self.reconnects = 0
+        self.lost_at = 0.0
+        self._closing = False
+        self.on_reconnect: list[Callable[[], None]] = []
+        self._waiting: set[asyncio.Timeout] = set()
+
+    @classmethod
+    async def open(cls, options: BrokerOptions, patience_s: float = 60.0) -> Self:
+        """Connects, waiting up to `patience_s` for the broker. Raises `Unavailable`."""
+        client = Client()
+        connection = cls(client, options)
+        try:
+            async with asyncio.timeout(patience_s):
+                await connection._connect_until_there()
+        except TimeoutError as error:
+            raise Unavailable(f"no broker at {options.url} within {patience_s:.0f} s") from error
+        return connection
+
+    async def _connect_until_there(self) -> None:
+        while True:
+            try:
+                await self.client.connect(**self._connect_arguments())
+                return
+            except (OSError, nats.errors.NoServersError, nats.errors.TimeoutError) as error:
+                log.debug("broker.waiting", url=self.options.url, error=repr(error))
+                await asyncio.sleep(0.1)
+
+    def _connect_arguments(self) -> dict[str, Any]:
+        options = self.options
+        arguments: dict[str, Any] = {
+            "servers": options.url.split(","),
+            "name": options.name,
+            "inbox_prefix": options.inbox_prefix.encode(),
+            "allow_reconnect": True,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 0.1,
+            "connect_timeout": 2,
+            "ping_interval": PING_INTERVAL_S,
+            "max_outstanding_pings": 2,
+            "disconnected_cb": self._on_disconnected,
+            "reconnected_cb": self._on_reconnected,
+            "closed_cb": self._on_closed,
+            "error_cb": self._on_error,
+            "tls": options.tls(),
+            "user": options.user or None,
+            "password": options.password or None,
+            "token": options.token or None,
+            "user_credentials": options.credentials or None,
+            "nkeys_seed": options.nkey_seed or None,
+        }
+        return {name: value for name, value in arguments.items() if value is not None}
+
+    @property
+    def connected(self) -> bool:
+        return self.client.is_connected
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that a payload may have, room for headers already taken off."""
+        return self.client.max_payload - HEADER_RESERVE
+
+    async def publish(self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
+        """Core publish: no answer, no promise. Raises `TooLarge`, `Unavailable`."""
+        self.check_size(data)
+        try:
+            await self.client.publish(subject, data, reply=reply, headers=headers)
+        except nats.errors.Error as error:
+            raise Unavailable(f"publish to {subject}: {error!r}") from error
+
+    async def request(
+        self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
+    ) -> Inbound:
+        """Request/reply. Raises `TooLarge`; `Unavailable` where nobody answers in time or the connection is lost."""
+        self.check_size(data)
+        try:
+            async with self.while_connected():
+                return _inbound(await self.client.request(subject, data, timeout=timeout_s, headers=headers))
+        except (nats.errors.Error, TimeoutError) as error:
+            raise Unavailable(f"request to {subject}: {error!r}") from error
+
+    @contextlib.asynccontextmanager
+    async def while_connected(self, timeout_s: float | None = None) -> AsyncGenerator[None, None]:
+        """Awaits answers inside: raises `TimeoutError` after `timeout_s`, and at once when the connection is lost.
+
+        An answer to a request that went out on a lost connection never comes.
+        """
+        patience = asyncio.timeout(timeout_s)
+        try:
+            async with patience:
+                self._waiting.add(patience)
+                yield
+        finally:
+            self._waiting.discard(patience)
+
+    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
+        """Calls `handler` for every message, one at a time, in order. An error in it costs no other message."""
+
+        async def on_message(message: Msg) -> None:
+            try:
+                await handler(_inbound(message))
+            except Exception:
+                log.exception("broker.handler_failed", subject=message.subject)
+
+        inner = await self.client.subscribe(
+            subject, queue=queue, cb=on_message, pending_msgs_limit=-1, pending_bytes_limit=PENDING_BYTES
+        )
+        return Subscription(inner)
+
+    async def prove_subscriptions(self) -> None:
+        """Returns once the server knows every subscription made so far.
+
+        A flush is no proof: the client's PING can overtake its SUB. A message to ourselves, subscribed last, is.
+        """
+        arrived = asyncio.Event()
+
+        async def on_message(_: Inbound) -> None:
+            arrived.set()
+
+        inbox = self.new_inbox()
+        subscription = await self.subscribe(inbox, on_message)
+        try:
+            async with asyncio.timeout(5):
+                await self.publish(inbox, b"")
+                await arrived.wait()
+        except TimeoutError as error:
+            raise Unavailable("the broker did not confirm the subscriptions") from error
+        finally:
+            await subscription.close()
+
+    def new_inbox(self) -> str:
+        return f"{self.options.inbox_prefix}.{secrets.token_hex(11)}"
+
+    def check_size(self, data: bytes) -> None:
+        """Raises `TooLarge`. nats-py checks the body alone, and the server then ends the connection for good."""
+        if len(data) > self.max_payload:
+            raise TooLarge(f"{len(data)} bytes, the broker takes {self.max_payload}")
+
+    async def wait_connected(self) -> None:
+        """Returns once there is a connection. Raises `Unavailable` when it is closed for good."""
+        while not self.connected:
+            if self.closed.is_set():
+                raise Unavailable("the connection is closed")
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        """Flushes what is written and closes. `drain()` would wait for messages that nobody will read."""
+        self._closing = True
+        with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
+            await self.client.flush(timeout=2)
+        with contextlib.suppress(nats.errors.Error, OSError):
+            await self.client.close()
+
+    async def _on_disconnected(self) -> None:
+        self.lost_at = asyncio.get_running_loop().time()
+        if not self._closing:
+            log.warning("broker.disconnected", url=self.options.url)
+        waiting, self._waiting = self._waiting, set()
+        for patience in waiting:
+            patience.reschedule(self.lost_at)
+
+    async def _on_reconnected(self) -> None:
+        self.reconnects += 1
+        log.warning("broker.reconnected", url=self.options.url)
+        for callback in self.on_reconnect:
+            callback()
+
+    async def _on_closed(self) -> None:
+        self.closed.set()
+
+    async def _on_error(self, error: Exception) -> None:
+        if not isinstance(error, (ConnectionError, OSError)):
+            log.warning("broker.error", error=repr(error))
+
+
+def _inbound(message: Msg) -> Inbound:
+    return Inbound(message.subject, message.data, message.reply, dict(message.headers or {}))

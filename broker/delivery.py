@@ -1,0 +1,100 @@
+"""One message handed out by a work queue, and what can be said about it: done, not now, still at it."""
+
+import base64
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from broker import subjects
+from broker.connection import Connection, Inbound, Unavailable
+from broker.jetstream_api import API, MESSAGE_NOT_FOUND, ApiError, call
+from broker.publisher import CONTENT_TYPE, MESSAGE_ID, TRACE
+
+ACK_TIMEOUT_S = 2.0
+READ_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message in hand. `sequence` is its own in the stream, `deliveries` counts from 1 and is no fencing token.
+
+    `stored_at` is Unix time by the broker's clock, in seconds.
+    """
+
+    data: bytes
+    subject: str
+    sequence: int
+    deliveries: int
+    stored_at: float
+    ack_subject: str
+    content_type: str = ""
+    trace: str = ""
+    message_id: str = ""
+
+
+def delivery_of(message: Inbound) -> Delivery:
+    """Reads what JetStream tells in the ack subject.
+
+    `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream sequence>.<consumer sequence>.<time>.<pending>`, where newer
+    servers put `<domain>.<account>` before the stream and may add a token at the end.
+    """
+    tokens = message.reply.split(".")
+    first = 4 if len(tokens) == 9 else 6
+    return Delivery(
+        data=message.data,
+        subject=message.subject,
+        sequence=int(tokens[first + 1]),
+        deliveries=int(tokens[first]),
+        stored_at=int(tokens[first + 3]) / 1e9,
+        ack_subject=message.reply,
+        content_type=message.headers.get(CONTENT_TYPE, ""),
+        trace=message.headers.get(TRACE, ""),
+        message_id=message.headers.get(MESSAGE_ID, ""),
+    )
+
+
+async def confirm_ack(connection: Connection, ack_subject: str, timeout_s: float = ACK_TIMEOUT_S) -> None:
+    """Removes the message from its work queue and waits for the word of it. Also works after it was redelivered.
+
+    Raises `Unavailable`: it may be removed or not; do it again.
+    """
+    await connection.request(ack_subject, b"+ACK", timeout_s)
+
+
+async def nak(connection: Connection, ack_subject: str, delay_s: float = 0.0) -> None:
+    """Hands the message to the next puller after `delay_s`. Raises `Unavailable`."""
+    delay = b'-NAK {"delay":%d}' % round(delay_s * 1e9) if delay_s > 0 else b"-NAK"
+    await connection.publish(ack_subject, delay)
+
+
+async def keep_alive(connection: Connection, ack_subject: str) -> None:
+    """Starts the message's ack wait again. No sign that one still holds it. Raises `Unavailable`."""
+    await connection.publish(ack_subject, b"+WPI")
+
+
+async def ticket_by_sequence(connection: Connection, sequence: int) -> tuple[bytes, float] | None:
+    """The ticket stored under `sequence` and when (Unix s); None when it is gone. Raises `Unavailable`."""
+    query = msgspec.json.encode({"seq": sequence})
+    answer = await connection.request(f"{API}.DIRECT.GET.{subjects.TICKETS}", query, READ_TIMEOUT_S)
+    status = answer.headers.get("Status", "")
+    if not status:
+        return answer.data, _unix_time(answer.headers["Nats-Time-Stamp"])
+    if status == "404":  # a replica that lags says so too: its leader knows
+        return await _ticket_from_leader(connection, sequence)
+    raise Unavailable(f"direct get from {subjects.TICKETS}: {status}")
+
+
+async def _ticket_from_leader(connection: Connection, sequence: int) -> tuple[bytes, float] | None:
+    try:
+        answer = await call(connection, f"STREAM.MSG.GET.{subjects.TICKETS}", {"seq": sequence}, READ_TIMEOUT_S)
+    except ApiError as error:
+        if error.number == MESSAGE_NOT_FOUND:
+            return None
+        raise
+    message = answer["message"]
+    return base64.b64decode(message.get("data", "")), _unix_time(message["time"])
+
+
+def _unix_time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

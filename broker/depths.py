@@ -1,0 +1,83 @@
+"""How full the streams are, and what waits for whom: what `headrace status` shows."""
+
+from dataclasses import dataclass
+
+from broker import subjects
+from broker.connection import Connection
+from broker.jetstream_api import Json, list_all
+
+
+@dataclass(frozen=True)
+class StreamDepth:
+    """One stream. `first_sequence` is what comes next in a journal: its owner purges what it has dealt with."""
+
+    messages: int
+    bytes: int
+    max_bytes: int
+    first_sequence: int
+    last_sequence: int
+
+
+@dataclass(frozen=True)
+class ConsumerDepth:
+    """One durable consumer: messages not delivered yet, delivered but not settled, and pull requests that wait."""
+
+    stream: str
+    pending: int
+    ack_pending: int
+    redelivered: int
+    waiting_pulls: int
+
+
+@dataclass(frozen=True)
+class Depths:
+    """Streams and durable consumers by name. `unclaimed`: messages in a work queue that no consumer will ever see."""
+
+    streams: dict[str, StreamDepth]
+    consumers: dict[str, ConsumerDepth]
+    unclaimed: dict[str, int]
+
+
+async def depths(connection: Connection) -> Depths:
+    """The depth of all streams of Headrace. Raises `Unavailable`, `ApiError`."""
+    infos = await list_all(connection, "STREAM.LIST", "streams")
+    ours = (subjects.REQUESTS, subjects.TICKETS, subjects.DEAD)
+    streams = {
+        info["config"]["name"]: _stream_depth(info)
+        for info in infos
+        if info["config"]["name"].startswith((*ours, "JOURNAL_", "RESULTS_", "KV_hr_", "OBJ_hr_"))
+    }
+    consumers: dict[str, ConsumerDepth] = {}
+    unclaimed: dict[str, int] = {}
+    for stream in (subjects.REQUESTS, subjects.TICKETS):
+        found = await _consumer_depths(connection, stream)
+        consumers |= found
+        claimed = sum(each.pending + each.ack_pending for each in found.values())
+        unclaimed[stream] = max(0, streams[stream].messages - claimed) if stream in streams else 0
+    return Depths(streams, consumers, unclaimed)
+
+
+async def _consumer_depths(connection: Connection, stream: str) -> dict[str, ConsumerDepth]:
+    infos = await list_all(connection, f"CONSUMER.LIST.{stream}", "consumers")
+    return {
+        info["name"]: ConsumerDepth(
+            stream=stream,
+            pending=info.get("num_pending", 0),
+            ack_pending=info.get("num_ack_pending", 0),
+            redelivered=info.get("num_redelivered", 0),
+            waiting_pulls=info.get("num_waiting", 0),
+        )
+        for info in infos
+        if info["config"].get("durable_name")
+    }
+
+
+def _stream_depth(info: Json) -> StreamDepth:
+    state = info["state"]
+    return StreamDepth(
+        messages=state["messages"],
+        bytes=state["bytes"],
+        max_bytes=info["config"].get("max_bytes", -1),
+        first_sequence=state["first_seq"],
+        last_sequence=state["last_seq"],
+    )

@@ -1,0 +1,184 @@
+"""Creates Headrace's streams, or verifies that they are as they have to be. Nothing that exists is changed silently."""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from broker import subjects
+from broker.connection import Connection, Unavailable
+from broker.depths import Depths, depths
+from broker.differences import Difference, TopologyMismatch, differences_in, raise_if, stream_differences
+from broker.jetstream_api import (
+    CONSUMER_EXISTS_DIFFERENTLY,
+    CONSUMER_NOT_FOUND,
+    STREAM_EXISTS_DIFFERENTLY,
+    ApiError,
+    Json,
+    call,
+    list_all,
+)
+from broker.layout import (
+    FORMAT,
+    FORMAT_KEY,
+    PARTITIONS_KEY,
+    TICKET_ACK_WAIT_KEY,
+    ConsumerPlan,
+    StreamPlan,
+    TopologySettings,
+    preprocess_consumer,
+    schedule_consumer,
+    stream_plans,
+)
+
+__all__ = [
+    "FORMAT",
+    "Depths",
+    "Difference",
+    "Topology",
+    "TopologyMismatch",
+    "TopologySettings",
+    "consumer_exists",
+    "depths",
+    "ensure_schedule_consumer",
+    "initialise",
+    "verify",
+]
+
+log = structlog.get_logger()
+
+SLOW_S = 30.0
+"""Making a stream may take a cluster that long."""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What a process has to know of the streams, as it stands in them. Times in s, sizes in bytes."""
+
+    partitions: int
+    request_ack_wait_s: float
+    ticket_ack_wait_s: float
+    results_max_age_s: float
+    results_max_bytes: int
+    max_request_bytes: int
+    requests_per_subject: int
+    tickets_per_subject: int
+
+
+async def initialise(connection: Connection, settings: TopologySettings) -> Topology:
+    """Creates what is missing. Raises `TopologyMismatch` for what is there and differs; nothing is created then.
+
+    Safe to run by several processes at once. Raises `Unavailable`, and `ApiError` where the broker has no room.
+    """
+    plans = stream_plans(settings)
+    existing = await stream_configs(connection)
+    raise_if(stream_differences(plans, existing, missing_counts=False))
+    for plan in plans:
+        if plan.name not in existing:
+            await _create_stream(connection, plan)
+        if plan.name == subjects.REQUESTS:
+            await _ensure_consumer(connection, preprocess_consumer(settings.request_ack_wait_s))
+    raise_if(stream_differences(plans, await stream_configs(connection)))
+    return await _read(connection)
+
+
+async def verify(connection: Connection, patience_s: float = 30.0) -> Topology:
+    """The topology that is there, awaited for up to `patience_s`. Limits may be any; the shape has to be this format's.
+
+    Raises `TopologyMismatch`; `Unavailable` where there is none (`headrace init` makes one).
+    """
+    deadline = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            return await _verify_now(connection)
+        except (Unavailable, ApiError) as error:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise Unavailable(f"no streams of Headrace, `headrace init` makes them ({error})") from error
+            log.debug("topology.waiting", reason=str(error))
+            await asyncio.sleep(min(0.2, patience_s))
+
+
+async def ensure_schedule_consumer(connection: Connection, model: str) -> None:
+    """The durable consumer that all schedulers of `model` share: made if it is missing, else verified."""
+    tickets = await _stream_config(connection, subjects.TICKETS)
+    await _ensure_consumer(connection, schedule_consumer(model, _ticket_ack_wait_s(tickets)))
+
+
+async def consumer_exists(connection: Connection, stream: str, consumer: str) -> bool:
+    """Whether the stream has that consumer. Raises `Unavailable`, `ApiError` (no such stream)."""
+    try:
+        await call(connection, f"CONSUMER.INFO.{stream}.{consumer}")
+    except ApiError as error:
+        if error.number == CONSUMER_NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+async def _verify_now(connection: Connection) -> Topology:
+    topology = await _read(connection)
+    plans = stream_plans(TopologySettings(partitions=topology.partitions))
+    shapes = [StreamPlan(plan.name, plan.shape) for plan in plans]
+    raise_if(stream_differences(shapes, await stream_configs(connection)))
+    plan = preprocess_consumer(topology.request_ack_wait_s)
+    found = (await call(connection, f"CONSUMER.INFO.{plan.stream}.{plan.name}"))["config"]
+    raise_if(differences_in(f"{plan.stream}/{plan.name}", plan.shape, found))
+    return topology
+
+
+async def _read(connection: Connection) -> Topology:
+    requests = await _stream_config(connection, subjects.REQUESTS)
+    metadata = _metadata(requests)
+    if metadata.get(FORMAT_KEY) != str(FORMAT):
+        raise TopologyMismatch([Difference(subjects.REQUESTS, FORMAT_KEY, str(FORMAT), metadata.get(FORMAT_KEY))])
+    tickets = await _stream_config(connection, subjects.TICKETS)
+    results = await _stream_config(connection, subjects.results_stream(0))
+    consumer = await call(connection, f"CONSUMER.INFO.{subjects.REQUESTS}.{subjects.PREPROCESS_CONSUMER}")
+    return Topology(
+        partitions=int(metadata[PARTITIONS_KEY]),
+        request_ack_wait_s=consumer["config"]["ack_wait"] / 1e9,
+        ticket_ack_wait_s=_ticket_ack_wait_s(tickets),
+        results_max_age_s=results["max_age"] / 1e9,
+        results_max_bytes=results["max_bytes"],
+        max_request_bytes=requests["max_msg_size"],
+        requests_per_subject=requests["max_msgs_per_subject"],
+        tickets_per_subject=tickets["max_msgs_per_subject"],
+    )
+
+
+def _ticket_ack_wait_s(tickets: Json) -> float:
+    return int(_metadata(tickets).get(TICKET_ACK_WAIT_KEY, "0")) / 1000
+
+
+def _metadata(stream: Json) -> dict[str, str]:
+    return stream.get("metadata") or {}
+
+
+async def _create_stream(connection: Connection, plan: StreamPlan) -> None:
+    try:
+        await call(connection, f"STREAM.CREATE.{plan.name}", plan.config, timeout_s=SLOW_S)
+    except ApiError as error:
+        if error.number != STREAM_EXISTS_DIFFERENTLY:  # somebody else was faster; the last check finds differences
+            raise
+
+
+async def _ensure_consumer(connection: Connection, plan: ConsumerPlan) -> None:
+    """Makes it unless it is there: JetStream's plain "create" would change an existing one for everybody."""
+    endpoint = f"CONSUMER.CREATE.{plan.stream}.{plan.name}.{plan.shape['filter_subject']}"
+    body = {"stream_name": plan.stream, "config": plan.config, "action": "create"}
+    try:
+        found = (await call(connection, endpoint, body, timeout_s=SLOW_S))["config"]
+    except ApiError as error:
+        if error.number not in CONSUMER_EXISTS_DIFFERENTLY:
+            raise
+        found = (await call(connection, f"CONSUMER.INFO.{plan.stream}.{plan.name}"))["config"]
+    raise_if(differences_in(f"{plan.stream}/{plan.name}", {**plan.shape, **plan.limits}, found))
+
+
+async def _stream_config(connection: Connection, name: str) -> Json:
+    return (await call(connection, f"STREAM.INFO.{name}"))["config"]
+
+
+async def stream_configs(connection: Connection) -> dict[str, Json]:
+    """The configuration of every stream, by name."""
+    return {info["config"]["name"]: info["config"] for info in await list_all(connection, "STREAM.LIST", "streams")}

@@ -1,0 +1,8 @@
+"""Headrace's public names: `from headrace import Headrace`."""
+
+from broker.assembly import Chunk
+from broker.client import CompletedChoice, Completion, Headrace
+from broker.connection import BrokerOptions
+from schemas.faults import Fault, RequestFault
+
+__all__ = ["BrokerOptions", "Chunk", "CompletedChoice", "Completion", "Fault", "Headrace", "RequestFault"]

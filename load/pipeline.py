@@ -1,0 +1,102 @@
+"""A whole pipeline of real processes, as a person starts it: `headrace up`, and single stages beside it.
+
+For benchmarks, chaos runs and acceptance tests. Everything listens on loopback, and everything started is stopped.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+READY_S = 60.0
+STOP_S = 30.0
+
+
+class NotReady(RuntimeError):
+    """The pipeline died or took too long; the message is what it said."""
+
+
+class Pipeline:
+    """A running `headrace up`. `url` is its broker's; everything it writes lies in `folder`."""
+
+    def __init__(self, folder: Path, arguments: list[str], ready_s: float = READY_S) -> None:
+        self.folder = folder
+        self.environ = {
+            **os.environ,
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "HEADRACE_LOG_FORMAT": "json",
+            "PYTHONWARNINGS": "default",
+        }
+        self.environ.pop("HEADRACE_NATS_URL", None)
+        self._output = (folder / "up.out").open("wb")
+        command = ["up", "--logs", str(folder / "logs"), *arguments]
+        self.process = self._start(command)
+        self._beside: list[subprocess.Popen[bytes]] = []
+        self.url = self._wait_until_ready(ready_s)
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "up.out").read_text(errors="replace")
+
+    def log_of(self, part: str) -> str:
+        """The logs of all processes whose name contains `part`."""
+        files = sorted((self.folder / "logs").glob(f"*{part}*"))
+        return "\n".join(file.read_text(errors="replace") for file in files)
+
+    def start_stage(self, name: str, **settings: str) -> subprocess.Popen[bytes]:
+        """One more process of a stage, not under the supervisor."""
+        self.environ["HEADRACE_NATS_URL"] = self.url
+        sets = [text for field, value in settings.items() for text in ("--set", f"{field}={value}")]
+        process = self._start(["stage", name, *sets])
+        self._beside.append(process)
+        return process
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command line against this pipeline."""
+        command = [sys.executable, "-m", "stages.cli", *arguments]
+        environ = {**self.environ, "HEADRACE_NATS_URL": self.url}
+        return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=30, check=False)
+
+    def status(self) -> dict[str, Any]:
+        """What `headrace status --json` says."""
+        done = self.run("status", "--json")
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return json.loads(done.stdout)
+
+    def stop(self) -> int:
+        """SIGTERM to everything started here; the exit status of `headrace up`."""
+        for process in self._beside:
+            terminate(process)
+        status = terminate(self.process)
+        self._output.close()
+        return status
+
+    def _start(self, arguments: list[str]) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "stages.cli", *arguments]
+        return subprocess.Popen(command, cwd=ROOT, env=self.environ, stdout=self._output, stderr=subprocess.STDOUT)
+
+    def _wait_until_ready(self, ready_s: float) -> str:
+        deadline = time.monotonic() + ready_s
+        while "ready after" not in self.output:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                terminate(self.process)
+                raise NotReady(f"{self.output}\n{self.log_of('')}"[-6000:])
+            time.sleep(0.05)
+        return next(line.split()[-1] for line in self.output.splitlines() if "ready after" in line)
+
+
+def terminate(process: subprocess.Popen[bytes]) -> int:
+    """SIGTERM, then SIGKILL for one that does not go within its time; the exit status."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

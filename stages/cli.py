@@ -1,0 +1,194 @@
+"""The command line: `headrace up | stage | ask | status | models | init`.
+
+Exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 busy (again later), 130 interrupted. What a command needs
+is imported when it runs: a stage's process loads nothing of the others.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stages.cli_values import numbers, pairs
+
+if TYPE_CHECKING:
+    from broker.connection import BrokerOptions
+
+Command = Callable[["BrokerOptions"], Coroutine[Any, Any, None]]
+
+FAILED, USAGE, BUSY = 1, 2, 3
+
+app = typer.Typer(
+    name="headrace",
+    help="Serves large language models as a pipeline of microservices on NATS JetStream.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+NatsUrl = Annotated[str, typer.Option(help="Broker; else HEADRACE_NATS_URL, else the pipeline of `headrace up` here.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A setting; may be repeated.")]
+
+
+@app.command()
+def stage(
+    name: Annotated[str, typer.Argument(help="preprocess, schedule, inference, postprocess or edge.")],
+    settings: Sets = None,
+) -> None:
+    """Run one stage against HEADRACE_NATS_URL until SIGTERM (a second one ends it at once)."""
+    from stages.sections import present_stages
+
+    if name not in present_stages():
+        raise typer.BadParameter(f"there is no stage {name}; there are {', '.join(present_stages())}")
+    overrides = pairs(settings, "--set")
+    from stages.lifecycle import run_stage
+
+    _leave(run_stage(name, overrides))
+
+
+@app.command()
+def up(
+    *,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of the embedded broker's data; else a temporary one.")
+    ] = None,
+    nats_url: Annotated[
+        str, typer.Option(envvar="HEADRACE_NATS_URL", help="A broker that runs; none is started.")
+    ] = "",
+    model: Annotated[
+        list[str] | None, typer.Option(help="Folder or hub name; may be repeated. Else the bundled SmolLM2.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="vllm or simulated.")] = "",
+    engine_option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Passed to the engine.")] = None,
+    engine_options_file: Annotated[Path | None, typer.Option(help="JSON file of engine options.")] = None,
+    replicas: Annotated[list[str] | None, typer.Option(metavar="STAGE=N", help="Processes of a stage.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="STAGE.FIELD=VALUE", help="A setting.")] = None,
+    logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process; else stderr.")] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Ask one question and show what it cost.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End after the answer of the demo.")] = False,
+    prompt: Annotated[str, typer.Option(help="The question of the demo.")] = "",
+) -> None:
+    """Run the whole pipeline on this machine, with a broker of its own unless one is named."""
+    from stages.plan import UpOptions
+    from stages.up import run_up
+
+    options = UpOptions(
+        store=store,
+        nats_url=nats_url,
+        models=tuple(model or ()),
+        engine=engine,
+        engine_options=pairs(engine_option, "--engine-option"),
+        engine_options_file=engine_options_file,
+        replicas=numbers(replicas, "--replicas"),
+        overrides=pairs(settings, "--set"),
+        logs=logs,
+        demo=demo or once or bool(prompt),
+        once=once,
+        prompt=prompt,
+    )
+    _leave(run_up(options))
+
+
+@app.command()
+def ask(
+    text: Annotated[str, typer.Argument(help="The question.")],
+    *,
+    model: Annotated[str, typer.Option(help="Which model; may be left out where there is one.")] = "",
+    system: Annotated[str, typer.Option(help="System message.")] = "",
+    max_tokens: Annotated[int | None, typer.Option(min=1)] = 512,
+    temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    nats_url: NatsUrl = "",
+) -> None:
+    """Send one question to a running pipeline and stream its answer."""
+    from stages.ask import Question
+    from stages.ask import ask as send
+
+    question = Question(text, model, system, max_tokens, temperature)
+    _run(nats_url, lambda broker: send(question, broker, as_json=as_json))
+
+
+@app.command()
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="A live table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object (with --watch: one a line).")] = False,
+    nats_url: NatsUrl = "",
+) -> None:
+    """Show streams and their depth, partitions and their owners, workers and their load."""
+    from stages.inspect_commands import show_status
+
+    _run(nats_url, lambda broker: show_status(broker, watch=watch, json_form=as_json))
+
+
+@app.command()
+def models(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list.")] = False,
+    nats_url: NatsUrl = "",
+) -> None:
+    """List the models that are served."""
+    from stages.inspect_commands import show_models
+
+    _run(nats_url, lambda broker: show_models(broker, json_form=as_json))
+
+
+@app.command()
+def init(
+    partitions: Annotated[int | None, typer.Option(min=1, help="Partitions of journals and results.")] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="Copies of each stream; 3 in a cluster.")] = None,
+    settings: Sets = None,
+    nats_url: NatsUrl = "",
+) -> None:
+    """Make the streams, or verify those that are there (HEADRACE_TOPOLOGY_… and --set give the limits)."""
+    from stages.inspect_commands import make_streams
+
+    given = {"partitions": partitions, "replicas": replicas}
+    overrides = {name: str(value) for name, value in given.items() if value is not None}
+    overrides |= pairs(settings, "--set")
+    _run(nats_url, lambda broker: make_streams(broker, overrides))
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+def _run(nats_url: str, command: Command) -> None:
+    """Runs `command(broker options)`; what goes wrong becomes one line and an exit status."""
+    from broker.connection import BrokerError, Unavailable
+    from schemas.faults import RequestFault
+    from stages.broker_address import broker_options
+    from stages.logs import configure_logging
+    from stages.settings import SettingsError
+
+    configure_logging("cli", level="error")
+    try:
+        broker = broker_options(os.environ, nats_url)
+        asyncio.run(command(broker))
+    except SettingsError as error:
+        _fail(str(error), USAGE)
+    except RequestFault as error:
+        _fail(str(error), BUSY if error.fault.policy.retry_helps else FAILED)
+    except Unavailable as error:
+        _fail(f"{error} (is a pipeline running? `headrace up` starts one)", FAILED)
+    except BrokerError as error:
+        _fail(str(error), FAILED)
+    except KeyboardInterrupt:
+        _leave(130)
+
+
+def _fail(text: str, status: int) -> None:
+    print(f"headrace: {text}", file=sys.stderr)
+    _leave(status)
+
+
+def _leave(status: int) -> None:
+    sys.stdout.flush()
+    raise typer.Exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Options of the form `name=value` on the command line."""
+
+from collections.abc import Sequence
+
+import typer
+
+
+def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """`["a=1", "b=x=y"]` → {"a": "1", "b": "x=y"}. Raises `typer.BadParameter`."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{text!r}: write name=value", param_hint=option)
+        found[name] = value
+    return found
+
+
+def numbers(texts: Sequence[str] | None, option: str) -> dict[str, int]:
+    """`["preprocess=2"]` → {"preprocess": 2}; 0 is allowed. Raises `typer.BadParameter`."""
+    found: dict[str, int] = {}
+    for name, text in pairs(texts, option).items():
+        if not text.isdigit():
+            raise typer.BadParameter(f"{name}={text}: must be a whole number", param_hint=option)
+        found[name] = int(text)
+    return found

@@ -1,0 +1,135 @@
+"""What an engine is to the worker: token ids in, and one batch per step out, for all running requests at once.
+
+No engine knows text, NATS or journals. `vllm_engine.py` is the real one; `simulated.py` takes the time that a
+GPU would.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from schemas.journal import TokenLogprob
+from schemas.ticket import EngineSampling
+
+
+class EngineDead(RuntimeError):
+    """The engine will never finish another step; all that it held is lost with it."""
+
+
+class EngineUnavailable(RuntimeError):
+    """The engine cannot start on this machine or with these options; the message says what would help."""
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What a started engine can hold and do. Lengths in tokens.
+
+    `slots` sequences run at once, `kv_tokens` is the capacity of the KV cache in blocks of `block_size`, one step
+    processes up to `step_tokens`. `details` are worth a line in the log: precision, threads, seconds of start.
+    """
+
+    vocab_size: int
+    context_length: int
+    slots: int
+    kv_tokens: int
+    block_size: int
+    step_tokens: int
+    details: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """One answer to generate, or to go on with: `generated` ids came from earlier attempts.
+
+    `id` is unique over all attempts; `sampling` is that of the whole answer. Every id in it lies inside the
+    vocabulary and prompt + generated leave room in the context: the worker has checked, engines do not.
+    """
+
+    id: str
+    prompt: list[int]
+    sampling: EngineSampling
+    generated: list[int] = field(default_factory=list[int])
+    cache_salt: str = ""
+
+    @property
+    def context(self) -> list[int]:
+        """All ids before the next one."""
+        return self.prompt + self.generated
+
+    def remaining(self) -> EngineSampling:
+        """The sampling of what is still to come: both limits less what was generated.
+
+        Presence and frequency penalties start anew with an attempt: an engine counts what it generated itself.
+        """
+        done = len(self.generated)
+        if not done:
+            return self.sampling
+        seed = None if self.sampling.seed is None else self.sampling.seed + done
+        return msgspec.structs.replace(
+            self.sampling,
+            max_tokens=self.sampling.max_tokens - done,
+            min_tokens=max(self.sampling.min_tokens - done, 0),
+            seed=seed,
+        )
+
+
+@dataclass(slots=True)
+class Advance:
+    """What one step brought to one request.
+
+    `finish` is empty while it runs, then `stop` (`stop_id` ended it and is the last of `ids`) or `length`; `error`
+    says why it will never finish. `cached_tokens` of the prompt were in the prefix cache (known with the first
+    ids); `scheduled_at` is when it left the engine's queue (monotonic seconds, 0 where the engine does not say).
+    """
+
+    id: str
+    ids: list[int]
+    logprobs: list[TokenLogprob] | None = None
+    finish: str = ""
+    stop_id: int | None = None
+    error: str = ""
+    cached_tokens: int = 0
+    scheduled_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """The engine's own gauges after a step; `kv_usage` from 0 to 1."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_usage: float = 0.0
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """One step. A step of a long prefill brings nothing to anybody: `advances` is empty then."""
+
+    advances: list[Advance]
+    load: EngineLoad
+    seconds: float
+
+
+class Engine(Protocol):
+    """`start` once, then `add` and `abort` at any time (neither waits), `next_step` from one task, and `close`."""
+
+    async def start(self) -> EngineFacts:
+        """Loads the model. Raises `EngineUnavailable`."""
+        ...
+
+    def add(self, request: EngineRequest) -> None:
+        """Takes a request; one that the engine refuses comes back as an `Advance` with an error."""
+        ...
+
+    def abort(self, ids: list[str]) -> None:
+        """Stops these requests, unknown ones too. A step that is under way may still bring something of them."""
+        ...
+
+    async def next_step(self) -> StepOutput:
+        """The next step, as soon as it is there. Raises `EngineDead`."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the engine and what it started; a hung one is left behind after some seconds."""
+        ...

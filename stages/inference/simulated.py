@@ -1,0 +1,175 @@
+"""An engine that needs no model: it takes the time that a GPU would, and its answers are hashes of what came before.
+
+Scheduling is that of a real engine in small: slots, KV blocks, a token budget per step, prefill in chunks, one
+batch out per step. A step lasts `step_s + decode_s · decoding + prefill_s · prefilled` seconds.
+"""
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from schemas.journal import TokenLogprob
+from stages.inference.engine import Advance, EngineFacts, EngineLoad, EngineRequest, StepOutput
+from stages.inference.simulated_model import Sequence, simulated_model
+
+CATCH_UP_S = 0.1
+"""How far the engine may be behind its schedule and still make up for it."""
+
+
+@dataclass(frozen=True)
+class SimulatedOptions:
+    """The size and speed of the simulated GPU. Times in seconds, lengths in tokens."""
+
+    slots: int = 64
+    kv_tokens: int = 262_144
+    block_size: int = 16
+    context_length: int = 8192
+    step_tokens: int = 2048
+    step_s: float = 0.0
+    decode_s: float = 0.0
+    prefill_s: float = 0.0
+    eos_probability: float = 0.0
+
+
+@dataclass(slots=True)
+class Running:
+    """One sequence in the engine; `computed` counts the ids of its context whose KV exists."""
+
+    request: EngineRequest
+    sequence: Sequence
+    max_tokens: int
+    min_tokens: int
+    stop_ids: frozenset[int]
+    length: int
+    computed: int = 0
+    produced: int = 0
+    scheduled_at: float = 0.0
+
+
+class SimulatedEngine:
+    """The `Engine` on the event loop itself: a step costs microseconds for each sequence, the rest is sleep."""
+
+    def __init__(self, options: SimulatedOptions) -> None:
+        self._options = options
+        self._model = simulated_model()
+        self._waiting: deque[Running] = deque()
+        self._running: dict[str, Running] = {}
+        self._wake = asyncio.Event()
+        self._free_at = 0.0
+
+    async def start(self) -> EngineFacts:
+        options = self._options
+        return EngineFacts(
+            vocab_size=self._model.vocab_size,
+            context_length=min(options.context_length, options.kv_tokens),
+            slots=options.slots,
+            kv_tokens=options.kv_tokens,
+            block_size=options.block_size,
+            step_tokens=options.step_tokens,
+            details={"engine": "simulated", "step_s": f"{options.step_s:g}"},
+        )
+
+    def add(self, request: EngineRequest) -> None:
+        sampling = request.remaining()
+        stops = set(sampling.stop_token_ids or ())
+        if not sampling.ignore_eos:
+            stops.add(self._model.eos)
+        sequence = Sequence(self._model, request.prompt, request.generated)
+        length = len(request.prompt) + len(request.generated)
+        self._waiting.append(
+            Running(request, sequence, sampling.max_tokens, sampling.min_tokens, frozenset(stops), length)
+        )
+        self._wake.set()
+
+    def abort(self, ids: list[str]) -> None:
+        for request_id in ids:
+            self._running.pop(request_id, None)
+        gone = set(ids)
+        self._waiting = deque(one for one in self._waiting if one.request.id not in gone)
+
+    async def next_step(self) -> StepOutput:
+        while not (self._running or self._waiting):
+            self._wake.clear()
+            await self._wake.wait()
+            self._free_at = time.monotonic()
+        begin = time.monotonic()
+        self._admit(begin)
+        prefilled, decoding = self._plan()
+        await self._spend(prefilled, len(decoding))
+        advances = [self._advance(one) for one in decoding if one.request.id in self._running]
+        return StepOutput(advances, self._load(), time.monotonic() - begin)
+
+    async def close(self) -> None:
+        self._running.clear()
+        self._waiting.clear()
+
+    def _admit(self, now: float) -> None:
+        """Moves waiting sequences to free slots, in order, while their contexts fit into the KV cache."""
+        free = self._options.kv_tokens - self._kv_used()
+        while self._waiting and len(self._running) < self._options.slots:
+            first = self._waiting[0]
+            if self._running and self._blocks(first.length + 1) > free:
+                return
+            free -= self._blocks(first.length + 1)
+            first.scheduled_at = now
+            self._running[first.request.id] = self._waiting.popleft()
+
+    def _plan(self) -> tuple[int, list[Running]]:
+        """What this step computes: the tokens it prefills, and the sequences that get a token at its end."""
+        decoding = [one for one in self._running.values() if one.computed >= one.length]
+        budget = self._options.step_tokens - len(decoding)
+        prefilled = 0
+        for one in self._running.values():
+            missing = one.length - one.computed
+            if missing > 0 and budget > prefilled:
+                chunk = min(missing, budget - prefilled)
+                one.computed += chunk
+                prefilled += chunk
+                if chunk == missing:
+                    decoding.append(one)
+        return prefilled, decoding
+
+    async def _spend(self, prefilled: int, decoding: int) -> None:
+        """Sleeps until the step is over, by a schedule of its own, so that late wake-ups do not add up."""
+        options = self._options
+        seconds = options.step_s + options.decode_s * decoding + options.prefill_s * prefilled
+        now = time.monotonic()
+        if now - self._free_at > CATCH_UP_S:  # the process stood still: that time is lost
+            self._free_at = now
+        self._free_at += seconds
+        await asyncio.sleep(max(self._free_at - now, 0.0))
+
+    def _advance(self, one: Running) -> Advance:
+        """One more id of a sequence, and whether it was the last."""
+        sampling = one.request.sampling
+        may_stop = one.produced >= one.min_tokens and not sampling.ignore_eos
+        chance = self._options.eos_probability if may_stop else 0.0
+        chosen, logprob = one.sequence.advance(chance, sampling.logprobs)
+        one.produced += 1
+        one.length += 1
+        one.computed = one.length
+        finish = self._finish(one, chosen)
+        if finish:
+            del self._running[one.request.id]
+        logprobs: list[TokenLogprob] | None = None if logprob is None else [logprob]
+        stop_id = chosen if finish == "stop" else None
+        return Advance(one.request.id, [chosen], logprobs, finish, stop_id, scheduled_at=one.scheduled_at)
+
+    def _finish(self, one: Running, chosen: int) -> str:
+        if chosen in one.stop_ids and one.produced > one.min_tokens:
+            return "stop"
+        if one.produced >= one.max_tokens or one.length >= self._options.context_length:
+            return "length"
+        return ""
+
+    def _blocks(self, tokens: int) -> int:
+        """Tokens of KV cache that a sequence of this length takes, in whole blocks."""
+        size = self._options.block_size
+        return -(-tokens // size) * size
+
+    def _kv_used(self) -> int:
+        return sum(self._blocks(one.length + 1) for one in self._running.values())
+
+    def _load(self) -> EngineLoad:
+        return EngineLoad(len(self._running), len(self._waiting), self._kv_used() / self._options.kv_tokens)

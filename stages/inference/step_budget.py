@@ -1,0 +1,27 @@
+"""How many tokens one step of an engine on a CPU may process, so that no step holds up what runs beside the prefill."""
+
+GRAIN = 32
+
+
+class StepBudget:
+    """Shrinks at once when a step took much too long, grows slowly while a prefill could use more.
+
+    The pace of a CPU changes with what else runs on it and with the length of the contexts; a budget that was measured
+    once would be wrong an hour later. `target_s` is what a step of prefill should take.
+    """
+
+    def __init__(self, tokens: int, *, least: int, most: int, target_s: float) -> None:
+        self._least = least
+        self._most = most
+        self._target_s = target_s
+        self.tokens = self._within(tokens)
+
+    def stepped(self, seconds: float, prefilling: bool) -> None:
+        """A step took so long; `prefilling` if a prompt did not fit into it as a whole."""
+        if seconds > 2 * self._target_s:
+            self.tokens = self._within(self.tokens // 2)
+        elif prefilling and seconds < self._target_s:
+            self.tokens = self._within(self.tokens + GRAIN)
+
+    def _within(self, tokens: int) -> int:
+        return min(max(tokens // GRAIN * GRAIN, self._least), self._most)

@@ -1,0 +1,84 @@
+"""`headrace status`, `headrace models`, `headrace init`: commands that look at a broker, or prepare it."""
+
+import contextlib
+import json
+import os
+from collections.abc import AsyncGenerator, Mapping
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from broker.connection import BrokerOptions, Connection
+from broker.registry import Registry
+from broker.topology import initialise, verify
+from schemas.model import ModelCard
+from stages.settings import load_settings
+from stages.status import Observer
+from stages.status_view import as_json, as_tables
+from stages.topology_settings import TopologyLimits
+
+PATIENCE_S = 3.0
+WATCH_EVERY_S = 1.0
+
+
+async def show_status(broker: BrokerOptions, *, watch: bool, json_form: bool) -> None:
+    """Once, or until interrupted. Raises `BrokerError`."""
+    async with _connected(broker) as connection:
+        observer = Observer(connection)
+        await observer.start(PATIENCE_S)
+        if json_form or not watch:
+            await _print_status(observer, watch=watch, json_form=json_form)
+            return
+        with Live(as_tables(await observer.snapshot()), auto_refresh=False) as live:
+            while True:
+                live.update(as_tables(await observer.snapshot(WATCH_EVERY_S)), refresh=True)
+
+
+async def show_models(broker: BrokerOptions, *, json_form: bool) -> None:
+    """Raises `BrokerError`."""
+    async with _connected(broker) as connection:
+        await verify(connection, PATIENCE_S)
+        cards = await Registry(connection).models()
+    if json_form:
+        print(json.dumps([_card_values(card) for card in cards], ensure_ascii=False))
+        return
+    table = Table("model", "slug", "engine", "context", "aliases")
+    for card in cards:
+        table.add_row(card.name, card.slug, card.engine, str(card.context_length), ", ".join(card.aliases))
+    Console().print(table if cards else "no worker has published a model")
+
+
+async def make_streams(broker: BrokerOptions, overrides: Mapping[str, str]) -> None:
+    """Makes or verifies. Raises `SettingsError`, `TopologyMismatch` and other `BrokerError`s."""
+    limits = load_settings(TopologyLimits, os.environ, overrides)
+    async with _connected(broker) as connection:
+        topology = await initialise(connection, limits.settings())
+    print(f"streams of {topology.partitions} partitions are there: {broker.url.rpartition('@')[2]}")
+
+
+async def _print_status(observer: Observer, *, watch: bool, json_form: bool) -> None:
+    console = Console()
+    while True:
+        snapshot = await observer.snapshot()
+        if json_form:
+            print(json.dumps(as_json(snapshot)), flush=True)
+        else:
+            console.print(as_tables(snapshot))
+        if not watch:
+            return
+
+
+def _card_values(card: ModelCard) -> object:
+    values = msgspec.to_builtins(card)
+    return {name: value for name, value in values.items() if name != "hash_root"}
+
+
+@contextlib.asynccontextmanager
+async def _connected(broker: BrokerOptions) -> AsyncGenerator[Connection, None]:
+    connection = await Connection.open(broker, PATIENCE_S)
+    try:
+        yield connection
+    finally:
+        await connection.close()

@@ -1,0 +1,1 @@
+"""Journal entries to results: text, stops, tool calls."""

@@ -1,0 +1,114 @@
+"""One open choice of a request: the attempt that counts, and what is known of its answer so far."""
+
+from dataclasses import dataclass
+
+from schemas.faults import Fault
+from schemas.journal import End, WorkerTimes
+from schemas.result import Costs, Result, TicketRef, Usage
+from schemas.ticket import StageTime
+from stages.postprocess.answer import Answer
+from stages.postprocess.spec import ChoiceKey, Spec
+
+
+@dataclass(slots=True)
+class OpenChoice:
+    """`attempt` is the valid one, run by `worker` ("" where that is not known) from token `attempt_from` on.
+
+    `last` is the sequence of the newest journal message that says something of this choice, `restored_at` that of the
+    newest one that the stored results of an earlier owner already tell of. Times are Unix seconds by our own clock;
+    durations in seconds.
+    """
+
+    spec: Spec
+    answer: Answer
+    ticket: TicketRef
+    attempt: int = 0
+    attempt_from: int = 0
+    worker: str = ""
+    last: int = 0
+    restored_at: int = 0
+    named: bool = False  # a result of this attempt has named the ticket
+    worker_times: WorkerTimes | None = None
+    ttft: float = 0.0  # 0 where it is not known, or an earlier owner saw the first token
+    first_seen_at: float = 0.0
+    last_seen_at: float = 0.0
+    queued: float = 0.0
+    service: float = 0.0
+
+    @property
+    def key(self) -> ChoiceKey:
+        return self.spec.key
+
+    def begin(self, attempt: int, ticket: TicketRef, worker: str) -> None:
+        """A new attempt counts from here on."""
+        self.attempt = attempt
+        self.attempt_from = len(self.answer.ids)
+        self.ticket = ticket
+        self.worker = worker
+        self.named = False
+        self.worker_times = None
+
+    def next_result(
+        self,
+        at: int,
+        *,
+        finish: str = "",
+        stop_reason: str | int | None = None,
+        fault: Fault | None = None,
+    ) -> Result:
+        """All that came since the last result; the terminal one with a `finish` or a `fault`."""
+        piece = self.answer.take()
+        ticket = None if self.named else self.ticket
+        self.named = True
+        terminal = bool(finish) or fault is not None
+        return Result(
+            choice=self.key[1],
+            attempt=self.attempt,
+            at=at,
+            token_from=piece.token_from,
+            token_to=piece.token_from + len(piece.ids),
+            text_from=piece.text_from,
+            text=piece.text,
+            ids=piece.ids,
+            logprobs=piece.logprobs,
+            logprobs_from=piece.logprobs_from,
+            held=piece.held,
+            ticket=ticket,
+            finish=finish,
+            stop_reason=stop_reason,
+            usage=self._usage() if terminal else None,
+            costs=self._costs() if terminal else None,
+            fault=fault,
+        )
+
+    def plain_end(self, fault: Fault) -> End:
+        """What is needed to end the choice without its answer."""
+        return End(
+            key=self.key[0],
+            choice=self.key[1],
+            session=self.spec.session,
+            fault=fault,
+            encoding=self.spec.answer.encoding,
+            ack=self.ticket.ack,
+        )
+
+    def _usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self.spec.prompt_tokens,
+            completion_tokens=self.answer.completion_tokens,
+            cached_tokens=self.worker_times.cached_tokens if self.worker_times else 0,
+        )
+
+    def _costs(self) -> Costs:
+        times = self.worker_times or WorkerTimes()
+        # A stop string ends an answer before its worker has told when it finished.
+        finished = times.finished or times.first_token + self.last_seen_at - self.first_seen_at
+        tokens = self.answer.completion_tokens - self.attempt_from
+        return Costs(
+            preprocess=self.spec.preprocess,
+            schedule=times.schedule,
+            inference=StageTime(times.scheduled, max(0.0, finished - times.scheduled)),
+            postprocess=StageTime(self.queued, self.service),
+            ttft=self.ttft,
+            itl=max(0.0, finished - times.first_token) / (tokens - 1) if tokens > 1 else 0.0,
+        )

@@ -1,0 +1,1 @@
+"""Requests to tickets: validation, chat templates, tokenization."""

@@ -1,0 +1,87 @@
+"""The models that requests can name: watched in the registry, loaded off the loop, replaced when their card changes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from broker.connection import BrokerError
+from schemas.faults import Fault
+from schemas.model import ModelCard
+from stages.preprocess.model import LoadedModel
+from stages.preprocess.preparation import model_not_found
+
+log = structlog.get_logger()
+
+RETRY_S = 1.0
+
+Files = Callable[[ModelCard], Awaitable[dict[str, bytes]]]
+
+
+class ModelNotLoadedYetError(Exception):
+    """There is such a model; its files are still on their way."""
+
+
+class Models:
+    """Every model with a card, by slug. `files` fetches the contents of a card's artifacts."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._cards: dict[str, ModelCard] = {}
+        self._loaded: dict[str, LoadedModel] = {}
+        self._broken: dict[str, Fault] = {}
+        self._loading: dict[str, asyncio.Task[None]] = {}
+
+    async def on_card(self, card: ModelCard) -> None:
+        """Takes in a new or changed card. The model is loaded meanwhile; an older one of its slug serves on."""
+        if self._cards.get(card.slug) == card:
+            return
+        self._cards[card.slug] = card
+        running = self._loading.pop(card.slug, None)
+        if running is not None:
+            running.cancel()
+        self._loading[card.slug] = asyncio.create_task(self._load(card), name=f"load {card.slug}")
+
+    async def of(self, slug: str, patience_s: float) -> LoadedModel | Fault:
+        """The model under `slug`, or the fault for it. Raises `ModelNotLoadedYetError` after `patience_s`."""
+        found = self._loaded.get(slug) or self._broken.get(slug)
+        if found is not None:
+            return found
+        loading = self._loading.get(slug)
+        if loading is None:
+            return model_not_found(slug, [card.name for card in self._cards.values()]).fault
+        await asyncio.wait({loading}, timeout=patience_s)
+        found = self._loaded.get(slug) or self._broken.get(slug)
+        if found is None:
+            raise ModelNotLoadedYetError(slug)
+        return found
+
+    async def close(self) -> None:
+        """Stops loading."""
+        for task in self._loading.values():
+            task.cancel()
+        await asyncio.gather(*self._loading.values(), return_exceptions=True)
+
+    async def _load(self, card: ModelCard) -> None:
+        files = await self._fetched(card)
+        try:
+            model = await asyncio.to_thread(LoadedModel.load, card, files)
+        except Exception as error:
+            log.exception("preprocess.model_broken", model=card.slug)
+            self._loaded.pop(card.slug, None)
+            reason = f"the tokenizer of {card.name} cannot be loaded: {error}"[:500]
+            self._broken[card.slug] = Fault("unavailable", reason, "model")
+        else:
+            self._loaded[card.slug] = model
+            self._broken.pop(card.slug, None)
+            log.info("preprocess.model_loaded", model=card.slug, context_length=card.context_length)
+        self._loading.pop(card.slug, None)
+
+    async def _fetched(self, card: ModelCard) -> dict[str, bytes]:
+        """The card's files, tried again for as long as the broker does not give them."""
+        while True:
+            try:
+                return await self._files(card)
+            except BrokerError as error:
+                log.warning("preprocess.files_awaited", model=card.slug, error=str(error))
+            await asyncio.sleep(RETRY_S)

@@ -1,0 +1,81 @@
+"""What preprocess tells of a request: one line in the log, its times, one span."""
+
+import time
+
+import structlog
+
+from stages.preprocess.passage import Passage
+from stages.preprocess.preparation import Ready, Refused
+from stages.telemetry import INPUT_TOKENS, REQUEST_ID, REQUEST_MODEL, Attributes, Telemetry
+
+log = structlog.get_logger()
+
+
+class Reporter:
+    """Tells the log and the telemetry; never a word of a prompt."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    def trace(self, passage: Passage, ready: Ready) -> None:
+        """Records the span of a request that goes on, once; its tickets are the children of it."""
+        if not passage.traced:
+            passage.traced = True
+            attributes = {INPUT_TOKENS: prompt_tokens(ready)}
+            passage.trace = self._span(passage, ready.request.id, attributes)
+
+    def ticketed(self, passage: Passage, ready: Ready) -> None:
+        """Its tickets are stored and it is acknowledged."""
+        service_s = self._times(passage)
+        log.info(
+            "preprocess.ticketed",
+            request_id=ready.request.id,
+            tenant=passage.tenant,
+            model=passage.slug,
+            choices=ready.request.n,
+            prompt_tokens=prompt_tokens(ready),
+            service_s=round(service_s, 4),
+        )
+
+    def refused(self, passage: Passage, refused: Refused) -> None:
+        """Its end is stored and it is acknowledged."""
+        self._span(passage, refused.envelope.id, {}, error=refused.fault.code)
+        self._times(passage)
+        log.info(
+            "preprocess.refused",
+            request_id=refused.envelope.id,
+            tenant=passage.tenant,
+            model=passage.slug,
+            code=refused.fault.code,
+            param=refused.fault.param,
+        )
+
+    def buried(self, passage: Passage, reason: str) -> None:
+        """It lies in DEAD, where a person can look at it."""
+        delivery = passage.delivery
+        log.warning("preprocess.buried", subject=delivery.subject, sequence=delivery.sequence, reason=reason)
+
+    def given_back(self, passage: Passage, reason: str) -> None:
+        """It is in the queue again."""
+        sequence, deliveries = passage.delivery.sequence, passage.delivery.deliveries
+        log.info("preprocess.given_back", sequence=sequence, attempt=deliveries, model=passage.slug, reason=reason)
+
+    def _times(self, passage: Passage) -> float:
+        service_s = time.time() - passage.taken_at
+        self._telemetry.stage_time(queued_s=passage.queued_s, service_s=service_s, model=passage.slug)
+        return service_s
+
+    def _span(self, passage: Passage, request_id: str, attributes: Attributes, error: str = "") -> str:
+        return self._telemetry.span(
+            "preprocess",
+            traceparent=passage.trace,
+            start_s=passage.taken_at,
+            end_s=time.time(),
+            attributes={REQUEST_ID: request_id, REQUEST_MODEL: passage.slug, **attributes},
+            error=error,
+        )
+
+
+def prompt_tokens(ready: Ready) -> int:
+    """Tokens of its prompt."""
+    return len(ready.prompt) // 4

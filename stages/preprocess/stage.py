@@ -1,0 +1,169 @@
+"""The preprocess stage: requests from REQUESTS, tickets to TICKETS."""
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack
+
+import structlog
+
+from broker import subjects
+from broker.cancels import Cancels
+from broker.journal import JournalWriter
+from broker.publisher import Publisher
+from broker.registry import Registry
+from broker.work_queue import WorkQueue
+from schemas.control import Cancel
+from schemas.request import MAX_DEADLINE_S
+from stages.lifecycle import StageContext
+from stages.preprocess.ends import Ends
+from stages.preprocess.intake import Intake
+from stages.preprocess.isolation import Isolation
+from stages.preprocess.lanes import Lanes
+from stages.preprocess.models import Models
+from stages.preprocess.parking import Parking
+from stages.preprocess.preparation import Preparation
+from stages.preprocess.reporting import Reporter
+from stages.preprocess.settings import PreprocessSettings
+
+log = structlog.get_logger()
+
+READY_CHECK_S = 0.1
+SWITCH_INTERVAL_S = 0.0005
+STUCK_S = 60.0
+STOP_MARGIN_S = 0.5
+"""Of the grace time, for handing back what did not get ready."""
+
+
+async def run(context: StageContext, settings: PreprocessSettings) -> None:
+    """Until `context.stopping` is set and what is in hand is settled or given back. Raises what ends the queue."""
+    # A batch is encoded by the one thread that has it: replicas share the cores, threads of the tokenizer's own do not.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    async with AsyncExitStack() as stack:
+        # A thread that prepares holds the interpreter for that long before the loop gets it back (5 ms by default).
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        stage = await PreprocessStage.start(context, settings, stack)
+        await stage.work()
+
+
+class StuckError(Exception):
+    """A thread does not come back from a request. Another process has to try; see `isolation`."""
+
+
+class PreprocessStage:
+    """A running replica."""
+
+    def __init__(self, context: StageContext, queue: WorkQueue, intake: Intake, lanes: Lanes) -> None:
+        self._context = context
+        self._lanes = lanes
+        self._queue = queue
+        self._intake = intake
+        self._in_hand: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def start(
+        cls, context: StageContext, settings: PreprocessSettings, stack: AsyncExitStack
+    ) -> "PreprocessStage":
+        """Watches models and cancels, and puts everything together; `stack` ends it."""
+        connection, topology = context.connection, context.topology
+        cancels, registry = Cancels(connection), Registry(connection)
+        models = Models(registry.files)
+        stack.push_async_callback(models.close)
+        longest_s = min(MAX_DEADLINE_S, topology.results_max_age_s / 2)
+        lanes = Lanes(Preparation(cancels.__contains__, longest_s), settings)
+        stack.callback(lanes.close)
+        isolation = Isolation(registry.files)
+        stack.push_async_callback(isolation.close)
+        ends = Ends(JournalWriter(connection).append, context.instance)
+        stack.push_async_callback(ends.close)
+        queue = WorkQueue(
+            connection,
+            subjects.REQUESTS,
+            subjects.PREPROCESS_CONSUMER,
+            slots=settings.slots,
+            ack_wait_s=topology.request_ack_wait_s,
+        )
+        parking = Parking(requests=settings.parked_requests, size=settings.parked_bytes)
+        intake = Intake(
+            queue=queue,
+            stream=Publisher(connection),
+            ends=ends,
+            models=models,
+            prepare=lanes.prepare,
+            survives=isolation.survives,
+            parking=parking,
+            cancelled=cancels,
+            reporter=Reporter(context.telemetry),
+            partitions=topology.partitions,
+            max_payload=connection.max_payload,
+            model_patience_s=settings.model_patience_s,
+        )
+        await _watch(cancels, registry, models, intake, stack)
+        _show(context, parking)
+        return cls(context, queue, intake, lanes)
+
+    async def work(self) -> None:
+        """Takes requests until the stage is told to stop; then what is in hand ends, or goes back."""
+        await self._queue.start()
+        pulling = asyncio.create_task(self._pull(), name="pull requests")
+        watching = asyncio.create_task(self._watch_itself(), name="watch preprocess")
+        stopping = asyncio.create_task(self._context.stopping.wait())
+        grace_s = 0.0
+        try:
+            await asyncio.wait({pulling, watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (pulling, watching):
+                if task.done():
+                    task.result()  # raises what ended it
+            grace_s = max(0.0, self._context.grace_s - STOP_MARGIN_S)
+        finally:
+            watching.cancel()
+            stopping.cancel()
+            self._context.set_ready(False)
+            await self._drain(grace_s)
+            await asyncio.gather(pulling, return_exceptions=True)
+
+    async def _pull(self) -> None:
+        async for batch in self._queue.batches():
+            for delivery in batch:
+                task = asyncio.create_task(self._intake.take(delivery))
+                self._in_hand.add(task)
+                task.add_done_callback(self._in_hand.discard)
+
+    async def _watch_itself(self) -> None:
+        """Tells readiness. Raises `StuckError`: what is in hand would be kept alive for ever by a stuck process."""
+        while self._lanes.running_s() < STUCK_S:
+            self._context.set_ready(self._queue.attached and self._context.connection.connected)
+            await asyncio.sleep(READY_CHECK_S)
+        raise StuckError(f"a batch of requests is not prepared after {STUCK_S:.0f} s")
+
+    async def _drain(self, grace_s: float) -> None:
+        """Parked requests go back at once, another replica may have room; the others have the grace time."""
+        await self._queue.stop()
+        self._intake.call_off()
+        if self._in_hand:
+            await asyncio.wait(self._in_hand, timeout=grace_s)
+        for task in self._in_hand:
+            task.cancel()
+        for delivery in self._queue.held:
+            await self._queue.nak(delivery, 0.0)
+            log.info("preprocess.given_back", sequence=delivery.sequence, reason="stopping")
+
+
+async def _watch(cancels: Cancels, registry: Registry, models: Models, intake: Intake, stack: AsyncExitStack) -> None:
+    async def on_cancel(key: str, _: Cancel) -> None:
+        intake.call_off(key)
+
+    stack.push_async_callback(cancels.stop)
+    await cancels.start(on_cancel)
+    watch = await registry.watch(models.on_card)
+    stack.push_async_callback(watch.close)
+
+
+def _show(context: StageContext, parking: Parking) -> None:
+    """Requests that wait for room in TICKETS, as a gauge."""
+
+    def readings() -> list[tuple[float, dict[str, str]]]:
+        return [(parking.parked, {})]
+
+    context.telemetry.gauge("parked_requests", "Requests whose tickets have no room", readings)

@@ -1,0 +1,1 @@
+"""Tickets to grants: the order and the place in which requests run."""

@@ -1,0 +1,236 @@
+"""Carries out what a tick has decided: entries into the journals, then grants. No tick waits for it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+
+from broker.connection import BrokerError
+from broker.work_queue import Delivery
+from schemas.faults import Fault
+from stages.schedule.granted import Granted, GrantedTickets
+from stages.schedule.grants import Granter, Outcome
+from stages.schedule.held import Held, Phase
+from stages.schedule.journal_lane import SLOW_S, JournalLane
+from stages.schedule.window import Window
+from stages.schedule.workers import Worker
+from stages.telemetry import ATTEMPT, CHOICE, REQUEST_ID, REQUEST_MODEL, Telemetry
+
+log = structlog.get_logger()
+
+CANCELLED = Fault("cancelled", "the request was cancelled")
+DEADLINE = Fault("deadline", "the deadline passed before a worker was free")
+TOO_LARGE = Fault("too_large", "prompt and answer so far do not fit into one message to a worker")
+
+
+class Tickets(Protocol):
+    """The work queue, as far as a settled ticket needs it."""
+
+    def let_go(self, delivery: Delivery) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A ticket and the worker chosen for it, whose room (KV cache in tokens) is taken until the grant is settled."""
+
+    held: Held
+    worker: Worker
+    kv_tokens: int
+
+
+@dataclass
+class Entries:
+    """What one tick writes into one partition."""
+
+    fresh: list[Placement] = field(default_factory=list[Placement])
+    asks: list[Held] = field(default_factory=list[Held])
+    ends: list[Held] = field(default_factory=list[Held])
+
+
+@dataclass
+class Work:
+    """What one tick has decided: entries by partition, and placements that have their open already."""
+
+    entries: dict[int, Entries] = field(default_factory=dict[int, Entries])
+    opened: list[Placement] = field(default_factory=list[Placement])
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.opened)
+
+    def partition(self, number: int) -> Entries:
+        return self.entries.setdefault(number, Entries())
+
+
+class Dispatcher:
+    """The round trips of one model's tickets.
+
+    `wake` is called whenever the next tick may find something to do; `clock` is the event loop's.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        window: Window,
+        granted: GrantedTickets,
+        lanes: list[JournalLane],
+        granter: Granter,
+        queue: Tickets,
+        telemetry: Telemetry,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        wake: Callable[[], None],
+        open_answer_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._model = model
+        self._window = window
+        self._granted = granted
+        self._lanes = lanes
+        self._granter = granter
+        self._queue = queue
+        self._telemetry = telemetry
+        self._spawn = spawn
+        self._wake = wake
+        self._open_answer_s = open_answer_s
+        self._clock = clock
+
+    async def carry_out(self, work: Work) -> None:
+        """Stores the entries, all partitions at once, and grants what has its open; a slow partition follows alone."""
+        writing = [asyncio.create_task(self._write(partition, one)) for partition, one in work.entries.items()]
+        ready = list(work.opened)
+        slow: set[asyncio.Task[list[Placement]]] = set()
+        if writing:
+            done, slow = await asyncio.wait(writing, timeout=SLOW_S)
+            ready.extend(placement for task in done for placement in task.result())
+        self._grant(ready)
+        for task in asyncio.as_completed(slow):
+            self._grant(await task)
+
+    async def _write(self, partition: int, entries: Entries) -> list[Placement]:
+        """Appends one message. Returns the placements whose open is now stored."""
+        opens = [one.held.open_entry(self._model, worker=one.worker.id) for one in entries.fresh]
+        opens += [held.open_entry(self._model) for held in entries.asks]
+        ends = [held.end_entry(held.fault or DEADLINE) for held in entries.ends]
+        for held in (*(one.held for one in entries.fresh), *entries.asks):
+            held.unused = True
+        replies = [held.reply for held in entries.asks]
+        try:
+            sequence = await self._lanes[partition].submit(opens, ends)
+        except BrokerError:
+            self._not_stored(entries, replies)
+            return []
+        self._stored(entries, replies, sequence)
+        return entries.fresh
+
+    def _stored(self, entries: Entries, replies: list[str], sequence: int) -> None:
+        now = self._clock()
+        for placement in entries.fresh:
+            placement.held.attempt = sequence
+        for held, reply in zip(entries.asks, replies, strict=True):
+            if held.phase is Phase.ASKED and held.reply == reply:
+                held.asked_at(now, self._open_answer_s)
+        for held in entries.ends:
+            self._ended(held)
+
+    def _not_stored(self, entries: Entries, replies: list[str]) -> None:
+        """Everything waits for the next tick after the partition's back-off."""
+        for placement in entries.fresh:
+            self._put_back(placement)
+        for held, reply in zip(entries.asks, replies, strict=True):
+            if held.phase is Phase.ASKED and held.reply == reply:
+                held.ask()
+        for held in entries.ends:
+            held.phase = Phase.END
+        self._wake()
+
+    def _ended(self, held: Held) -> None:
+        """The end entry is stored: the owner answers, and acknowledges the ticket."""
+        if held.gone:
+            return
+        fault = held.fault or DEADLINE
+        log.info("schedule.ended", request_id=held.ticket.key, choice=held.ticket.choice, fault=fault.code)
+        self._window.remove(held)
+        self._queue.let_go(held.delivery)
+
+    def _grant(self, placements: Iterable[Placement]) -> None:
+        """One grant a worker, each on its own: a worker that does not answer holds up nobody else."""
+        by_worker: dict[Worker, list[Placement]] = {}
+        for placement in placements:
+            if self._still_wanted(placement.held):
+                by_worker.setdefault(placement.worker, []).append(placement)
+            else:
+                self._put_back(placement)
+        for worker, chosen in by_worker.items():
+            self._spawn(self._grant_to(worker, chosen))
+
+    def _still_wanted(self, held: Held) -> bool:
+        if held.fault is None and held.deadline_at <= self._clock():
+            held.fault = DEADLINE
+        return not held.gone and held.fault is None
+
+    async def _grant_to(self, worker: Worker, placements: list[Placement]) -> None:
+        now = self._clock()
+        for placement in placements:
+            placement.held.unused = False
+        worker.granting()
+        outcome = await self._granter.send(worker.id, [one.held.grant_item(now) for one in placements])
+        # One that was cancelled on its way says nothing about the worker's room.
+        refused = [one for one in placements if one.held.sequence not in outcome.taken and one.held.fault is None]
+        worker.granted(outcome.room, all_taken=not refused)
+        for placement in placements:
+            self._settle(placement, outcome, now)
+        if refused:
+            log.info("schedule.grant_refused", worker=worker.id, refused=len(refused), tickets=len(placements))
+        self._wake()
+
+    def _settle(self, placement: Placement, outcome: Outcome, granted_at: float) -> None:
+        held = placement.held
+        if held.sequence in outcome.taken:
+            placement.worker.unplace(placement.kv_tokens)
+            self._taken(held, placement.worker.id, granted_at)
+            return
+        if held.sequence in outcome.too_large:
+            held.fault = held.fault or TOO_LARGE
+        self._put_back(placement)
+        if held.sequence in outcome.unanswered:
+            held.ask()
+        else:
+            held.unused = True
+
+    def _put_back(self, placement: Placement) -> None:
+        placement.worker.unplace(placement.kv_tokens)
+        placement.held.put_back()
+
+    def _taken(self, held: Held, worker: str, granted_at: float) -> None:
+        """From here on the worker keeps the ticket alive."""
+        if held.gone:  # delivered anew, or forgotten after a pause: a later open takes it from this worker
+            return
+        self._window.remove(held)
+        self._queue.let_go(held.delivery)
+        self._granted.add(Granted(held.sequence, held.delivery.ack_subject, worker, granted_at))
+        self._record(held, worker, granted_at)
+
+    def _record(self, held: Held, worker: str, granted_at: float) -> None:
+        ticket = held.ticket
+        service_s = max(granted_at - held.pulled_at, 0.0)
+        self._telemetry.stage_time(queued_s=held.queued_s, service_s=service_s, model=self._model)
+        attributes = {REQUEST_MODEL: self._model, REQUEST_ID: ticket.key, CHOICE: ticket.choice}
+        end_s = time.time()
+        self._telemetry.span(
+            "schedule",
+            traceparent=ticket.trace,
+            start_s=end_s - service_s,
+            end_s=end_s,
+            attributes={**attributes, ATTEMPT: held.attempt, "headrace.worker": worker},
+        )
+        log.debug(
+            "schedule.granted",
+            request_id=ticket.key,
+            choice=ticket.choice,
+            attempt=held.attempt,
+            worker=worker,
+            waited_s=round(service_s, 4),
+        )

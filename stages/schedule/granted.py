@@ -1,0 +1,78 @@
+"""The tickets that workers took from this scheduler: to be handed to others when a worker falls silent."""
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+FORGET_AFTER = 2
+"""Heartbeats in a row that do not list a ticket: then the worker is done with it."""
+
+SETTLE_S = 0.3
+"""A heartbeat that comes sooner after the reply may have been written before the grant."""
+
+
+@dataclass(slots=True)
+class Granted:
+    """One delivery of a ticket, kept alive by the worker now. `granted_at` is on the event loop's clock (s)."""
+
+    sequence: int
+    ack_subject: str
+    worker: str
+    granted_at: float
+    missing: int = 0
+
+
+class GrantedTickets:
+    """One entry a ticket; bounded by the slots of the workers."""
+
+    def __init__(self) -> None:
+        self._by_worker: dict[str, dict[int, Granted]] = {}
+        self._worker_of: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._worker_of)
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self._worker_of
+
+    def add(self, granted: Granted) -> None:
+        self.forget(granted.sequence)
+        self._worker_of[granted.sequence] = granted.worker
+        self._by_worker.setdefault(granted.worker, {})[granted.sequence] = granted
+
+    def forget(self, sequence: int) -> bool:
+        """Its delivery is void (the ticket was delivered anew). A NAK for it would hit whoever has it now.
+
+        Returns whether it was known.
+        """
+        worker = self._worker_of.pop(sequence, None)
+        if worker is None:
+            return False
+        tickets = self._by_worker[worker]
+        del tickets[sequence]
+        if not tickets:
+            del self._by_worker[worker]
+        return True
+
+    def heard(self, worker: str, held: Container[int], now: float) -> None:
+        """A heartbeat lists what the worker holds: forgets what it is done with."""
+        done: list[int] = []
+        for granted in self._by_worker.get(worker, {}).values():
+            if granted.sequence in held:
+                granted.missing = 0
+            elif now - granted.granted_at >= SETTLE_S:
+                granted.missing += 1
+                if granted.missing >= FORGET_AFTER:
+                    done.append(granted.sequence)
+        for sequence in done:
+            self.forget(sequence)
+
+    def take_back(self, worker: str) -> list[Granted]:
+        """Everything that a worker holds of ours, forgotten here."""
+        tickets = list(self._by_worker.pop(worker, {}).values())
+        for granted in tickets:
+            del self._worker_of[granted.sequence]
+        return tickets
+
+    def clear(self) -> None:
+        self._by_worker.clear()
+        self._worker_of.clear()

@@ -1,0 +1,139 @@
+"""One ticket as the scheduler holds it, from the pull until a worker has taken it or it has ended."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from broker.work_queue import Delivery
+from schemas.faults import Fault
+from schemas.grant import GrantItem
+from schemas.journal import End, Open
+from schemas.ticket import StageTime, Ticket
+from stages.schedule.policy import Waiting
+
+LONGEST_ASK_S = 16.0
+
+
+class Phase(Enum):
+    """Where a held ticket stands. `READY`, `ASK` and `END` are what the next tick acts on."""
+
+    READY = "ready"  # may be granted: fresh, or opened and the ids so far known
+    PLACED = "placed"  # a worker is chosen, its open or its grant is under way
+    ASK = "ask"  # may run or have run elsewhere: needs an open that the owner answers
+    ASKED = "asked"  # that open is under way or stored, the answer is not here
+    END = "end"  # has a fault: needs an end entry
+    ENDING = "ending"  # the end entry is under way
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """Times are seconds of the event loop's clock, `queued_s` is what the ticket waited in TICKETS.
+
+    `attempt` is 0 until an open is stored. `unused`: an open was written, or may have been, that no worker ever got.
+    `gone`: no longer ours, whatever is still under way for it has no effect.
+    """
+
+    delivery: Delivery
+    ticket: Ticket
+    partition: int
+    pulled_at: float
+    deadline_at: float
+    phase: Phase
+    queued_s: float = 0.0
+    attempt: int = 0
+    ids: bytes = b""
+    unused: bool = False
+    fault: Fault | None = None
+    reply: str = ""
+    ask_again_at: float = float("inf")
+    asked: int = 0
+    gone: bool = False
+
+    @property
+    def sequence(self) -> int:
+        return self.delivery.sequence
+
+    @property
+    def fresh(self) -> bool:
+        """Whether its first open is still to be written (at the grant)."""
+        return self.attempt == 0
+
+    def ask(self) -> None:
+        """It may run, or have run, somewhere: only the owner can say where the next attempt goes on."""
+        self.attempt = 0
+        self.ids = b""
+        self.phase = Phase.END if self.fault else Phase.ASK
+
+    def put_back(self) -> None:
+        """The chosen worker did not get it."""
+        self.phase = Phase.END if self.fault else Phase.READY
+
+    def end(self, fault: Fault) -> None:
+        """Ends it with a fault, as soon as nothing is under way for it; the first fault counts."""
+        self.fault = self.fault or fault
+        if self.phase not in (Phase.PLACED, Phase.ENDING):
+            self.phase = Phase.END
+
+    def asked_at(self, now: float, patience_s: float) -> None:
+        """Its open is stored; every unanswered one doubles the patience, or a slow owner would never catch up."""
+        self.ask_again_at = now + min(patience_s * 2**self.asked, LONGEST_ASK_S)
+        self.asked += 1
+
+    def answered(self, attempt: int, ids: bytes) -> None:
+        self.phase = Phase.READY
+        self.attempt, self.ids = attempt, ids
+        self.ask_again_at, self.asked = float("inf"), 0
+
+    def kv_tokens(self, reserve: int) -> int:
+        """KV cache to start with: all ids there are, and `reserve` tokens of the answer (fewer if it ends before)."""
+        generated = len(self.ids) // 4
+        left = max(self.ticket.sampling.max_tokens - generated, 0)
+        return self.ticket.prompt_tokens + generated + min(reserve, left)
+
+    def waiting(self, reserve: int) -> Waiting:
+        return Waiting(
+            sequence=self.sequence,
+            tenant=self.ticket.tenant,
+            priority=self.ticket.priority,
+            waiting_since=self.pulled_at,
+            deadline_at=self.deadline_at,
+            prompt_tokens=self.ticket.prompt_tokens,
+            kv_tokens=self.kv_tokens(reserve),
+            generated_tokens=len(self.ids) // 4,
+            block_hashes=self.ticket.block_hashes,
+        )
+
+    def open_entry(self, model: str, *, worker: str = "") -> Open:
+        """The open of a grant to `worker`; without one, the open that the owner answers on `reply`."""
+        return Open(
+            key=self.ticket.key,
+            choice=self.ticket.choice,
+            model=model,
+            session=self.ticket.session,
+            sequence=self.sequence,
+            ack=self.delivery.ack_subject,
+            fresh=bool(worker),
+            reply="" if worker else self.reply,
+            worker=worker,
+            replaces=self.unused,
+        )
+
+    def end_entry(self, fault: Fault) -> End:
+        return End(
+            key=self.ticket.key,
+            choice=self.ticket.choice,
+            session=self.ticket.session,
+            fault=fault,
+            encoding=self.ticket.answer.encoding,
+            ack=self.delivery.ack_subject,
+        )
+
+    def grant_item(self, now: float) -> GrantItem:
+        return GrantItem(
+            ticket=self.ticket,
+            attempt=self.attempt,
+            ack=self.delivery.ack_subject,
+            sequence=self.sequence,
+            stored_at=self.delivery.stored_at,
+            ids=self.ids,
+            schedule=StageTime(self.queued_s, max(now - self.pulled_at, 0.0)),
+        )

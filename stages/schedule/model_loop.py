@@ -1,0 +1,208 @@
+"""One model's loop: pulls its tickets, ticks when something has changed, and hands back what it holds at the end."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Container, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from broker.connection import BrokerError, Connection
+from broker.publisher import Publisher
+from broker.subjects import TICKETS, dead, schedule_consumer
+from broker.topology import Topology, ensure_schedule_consumer
+from broker.work_queue import Delivery, WorkQueue, nak
+from schemas.codec import WireError, encode
+from schemas.control import DeadLetter, WorkerStatus
+from schemas.journal import OpenReply
+from stages.schedule.dispatch import Dispatcher
+from stages.schedule.feed import Feed
+from stages.schedule.grants import Granter
+from stages.schedule.journal_lane import JournalLane
+from stages.schedule.scheduler import Scheduler
+from stages.schedule.settings import ScheduleSettings
+from stages.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the loops of all models have in common.
+
+    `may_pull` and `may_judge` say whether a pause or a lost connection is far enough behind; `look` has to be called
+    before anything is decided, it makes every loop forget what a long pause has taken from it.
+    """
+
+    connection: Connection
+    topology: Topology
+    settings: ScheduleSettings
+    telemetry: Telemetry
+    publisher: Publisher
+    lanes: list[JournalLane]
+    granter: Granter
+    inbox: str
+    cancelled: Container[str]
+    spawn: Spawn
+    look: Callable[[], None]
+    may_pull: Callable[[], bool]
+    may_judge: Callable[[], bool]
+
+
+class ModelLoop:
+    """Everything that happens to the tickets of one model."""
+
+    def __init__(self, shared: Shared, model: str) -> None:
+        self._shared = shared
+        self._model = model
+        self._wake = asyncio.Event()
+        self._underway: set[asyncio.Task[None]] = set()
+        self._feed = Feed(self._make_queue, shared.look, shared.spawn)
+        self.scheduler = Scheduler(
+            model,
+            shared.settings,
+            lanes=shared.lanes,
+            queue=self._feed,
+            inbox=f"{shared.inbox}.{model}",
+            cancelled=shared.cancelled,
+        )
+        self._dispatcher = Dispatcher(
+            model=model,
+            window=self.scheduler.window,
+            granted=self.scheduler.granted,
+            lanes=shared.lanes,
+            granter=shared.granter,
+            queue=self._feed,
+            telemetry=shared.telemetry,
+            spawn=self._spawn,
+            wake=self._wake.set,
+            open_answer_s=shared.settings.open_answer_s,
+            clock=_now,
+        )
+
+    async def start(self) -> None:
+        """Begins to pull and to tick."""
+        await self._feed.start()
+        self._ticking = self._shared.spawn(self._tick_for_ever())
+        self._pulling = self._shared.spawn(self._pull())
+
+    def heard(self, status: WorkerStatus) -> None:
+        if self.scheduler.heard(status, _now()) and len(self.scheduler.window):
+            self._wake.set()
+
+    def answered(self, subject: str, reply: OpenReply) -> None:
+        self.scheduler.answered(subject, reply)
+        self._wake.set()
+
+    def cancel(self, key: str) -> None:
+        if self.scheduler.cancel(key):
+            self._wake.set()
+
+    def forget(self) -> None:
+        log.warning("schedule.forgets", model=self._model, held=len(self.scheduler.window))
+        self.scheduler.forget()
+        self._feed.forget()
+
+    async def look_around(self) -> None:
+        """Several times a second: silent workers, and whatever a clock may have made due."""
+        if self._shared.may_judge():
+            for granted in self.scheduler.take_back_silent(_now()):
+                await self._hand_back(granted.ack_subject)
+        if len(self.scheduler.window):
+            self._wake.set()
+
+    async def drain(self, patience_s: float) -> None:
+        """Stops pulling, lets what is under way finish, and hands the rest to other schedulers."""
+        self._ticking.cancel()
+        await self._feed.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._underway:
+                    await asyncio.wait(list(self._underway))
+        for task in self._underway:
+            task.cancel()
+        self.scheduler.window.clear()
+        handed_back = await self._feed.hand_back()
+        log.info("schedule.drained", model=self._model, handed_back=handed_back, granted=len(self.scheduler.granted))
+
+    def _make_queue(self) -> WorkQueue:
+        return WorkQueue(
+            self._shared.connection,
+            TICKETS,
+            schedule_consumer(self._model),
+            slots=self._shared.settings.window,
+            ack_wait_s=self._shared.topology.ticket_ack_wait_s,
+            ensure=self._ensure,
+        )
+
+    async def _ensure(self) -> None:
+        """The consumer, and after a reconnect the moment from which one may pull."""
+        self._shared.look()
+        while not self._shared.may_pull():
+            await asyncio.sleep(0.1)
+            self._shared.look()
+        await ensure_schedule_consumer(self._shared.connection, self._model)
+
+    async def _pull(self) -> None:
+        async for batch in self._feed.batches():
+            now = _now()
+            for delivery in batch:
+                self._take_in(delivery, now)
+            self._wake.set()
+
+    def _take_in(self, delivery: Delivery, now: float) -> None:
+        try:
+            self.scheduler.pulled(delivery, now)
+        except WireError as error:
+            self._spawn(self._bury(delivery, str(error)))
+
+    async def _bury(self, delivery: Delivery, reason: str) -> None:
+        """A ticket that cannot be read has no owner who could answer it: the one case in which a scheduler acks."""
+        log.error("schedule.ticket_unreadable", subject=delivery.subject, sequence=delivery.sequence, reason=reason)
+        letter = DeadLetter(
+            subject=delivery.subject, reason=reason, payload=delivery.data, content_type=delivery.content_type
+        )
+        message_id = f"ticket.{delivery.sequence}"
+        try:
+            await self._shared.publisher.publish_patiently(dead(self._model), encode(letter), message_id=message_id)
+            await self._feed.ack(delivery)
+        except BrokerError as error:
+            # It comes again after the ack wait.
+            log.error("schedule.ticket_not_buried", sequence=delivery.sequence, error=str(error))  # noqa: TRY400
+            self._feed.let_go(delivery)
+
+    async def _tick_for_ever(self) -> None:
+        """Event driven: an idle model costs nothing, and a burst becomes one grant a worker."""
+        pause_s = self._shared.settings.tick_ms / 1000
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(0)  # whatever else this turn of the loop brings goes along
+            self._wake.clear()
+            self._tick()
+            await asyncio.sleep(pause_s)
+
+    def _tick(self) -> None:
+        self._shared.look()
+        if not self._shared.connection.connected:
+            return  # what is written now would be sent late, and mean something else by then
+        work = self.scheduler.tick(_now())
+        if work:
+            self._spawn(self._dispatcher.carry_out(work))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._shared.spawn(work)
+        self._underway.add(task)
+        task.add_done_callback(self._underway.discard)
+
+    async def _hand_back(self, ack_subject: str) -> None:
+        try:
+            await nak(self._shared.connection, ack_subject)
+        except BrokerError as error:
+            log.warning("schedule.not_handed_back", error=str(error))  # it comes back after the ack wait
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

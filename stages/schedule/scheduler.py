@@ -1,0 +1,168 @@
+"""The tickets of one model, from the pull to the grant: what comes in, the tick, and what ends a ticket before."""
+
+import itertools
+import time
+from collections.abc import Container
+
+import structlog
+
+from broker.subjects import partition_of
+from broker.work_queue import Delivery
+from schemas.codec import decode
+from schemas.control import WorkerStatus
+from schemas.journal import OpenReply
+from schemas.ticket import Ticket
+from stages.schedule.dispatch import CANCELLED, DEADLINE, Placement, Tickets, Work
+from stages.schedule.granted import Granted, GrantedTickets
+from stages.schedule.held import Held, Phase
+from stages.schedule.journal_lane import JournalLane
+from stages.schedule.policy import Policy, State, most_free
+from stages.schedule.settings import ScheduleSettings
+from stages.schedule.window import Window
+from stages.schedule.workers import Workers
+
+log = structlog.get_logger()
+
+
+class Scheduler:
+    """State and decisions of one model; it waits for nothing. `now` is always the event loop's clock, in seconds.
+
+    `inbox` is the prefix under which answers to opens arrive, `cancelled` holds the keys of cancelled requests.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        settings: ScheduleSettings,
+        *,
+        lanes: list[JournalLane],
+        queue: Tickets,
+        inbox: str,
+        cancelled: Container[str],
+        policy: Policy = most_free,
+    ) -> None:
+        self.model = model
+        self.window = Window()
+        self.workers = Workers(settings.worker_silent_s)
+        self.granted = GrantedTickets()
+        self._reserve = settings.output_reserve
+        self._lanes = lanes
+        self._queue = queue
+        self._inbox = inbox
+        self._cancelled = cancelled
+        self._policy = policy
+        self._replies = itertools.count(1)
+
+    def pulled(self, delivery: Delivery, now: float) -> None:
+        """Takes in one ticket. Raises `WireError` where it is none."""
+        ticket = decode(Ticket, delivery.data)
+        age_s = max(time.time() - delivery.stored_at, 0.0)
+        held = Held(
+            delivery,
+            ticket,
+            partition_of(ticket.key, len(self._lanes)),
+            pulled_at=now,
+            deadline_at=now + ticket.deadline_ms / 1000 - age_s,
+            phase=Phase.READY,
+            queued_s=age_s,
+        )
+        self.window.put(held)
+        # A broker killed right after a fetch starts counting deliveries again: what we know ourselves counts too.
+        if self.granted.forget(delivery.sequence) or delivery.deliveries > 1:
+            held.ask()
+        if ticket.key in self._cancelled:
+            held.end(CANCELLED)
+
+    def cancel(self, key: str) -> bool:
+        """A request was cancelled: every choice held of it ends. Returns whether any is held."""
+        choices = self.window.of_key(key)
+        for held in choices:
+            held.end(CANCELLED)
+        return bool(choices)
+
+    def heard(self, status: WorkerStatus, now: float) -> bool:
+        """A heartbeat. Returns whether the worker could take something now."""
+        worker = self.workers.heard(status, now)
+        self.granted.heard(worker.id, frozenset(status.held), now)
+        return worker.takes and worker.candidate().slots > 0
+
+    def answered(self, subject: str, reply: OpenReply) -> None:
+        """The owner's answer to an open that was not fresh."""
+        held = self.window.answer_to(subject)
+        if held is None or held.phase is not Phase.ASKED:
+            return
+        if reply.ended:
+            log.info("schedule.had_ended", request_id=held.ticket.key, choice=held.ticket.choice)
+            self._release(held)  # the owner acknowledges it
+        else:
+            held.answered(reply.attempt, reply.ids)
+
+    def take_back_silent(self, now: float) -> list[Granted]:
+        """What was granted to workers that are silent: the caller NAKs it."""
+        taken_back: list[Granted] = []
+        for worker in self.workers.fall_silent(now):
+            tickets = self.granted.take_back(worker)
+            log.warning("schedule.worker_silent", worker=worker, model=self.model, tickets=len(tickets))
+            taken_back.extend(tickets)
+        return taken_back
+
+    def forget(self) -> None:
+        """After a pause so long that all of it is others' by now: without ACK or NAK. The queue forgets by itself."""
+        self.granted.clear()
+        self.window.clear()
+
+    def tick(self, now: float) -> Work:
+        """Decides what happens now, and marks it as under way: the caller has it carried out."""
+        self._look_at_clocks(now)
+        work = Work()
+        for held in self._writable(Phase.END, now):
+            held.phase = Phase.ENDING
+            work.partition(held.partition).ends.append(held)
+        for held in self._writable(Phase.ASK, now):
+            held.phase = Phase.ASKED
+            self.window.expect(held, f"{self._inbox}.{next(self._replies)}")
+            work.partition(held.partition).asks.append(held)
+        for placement in self._place(now):
+            if placement.held.fresh:
+                work.partition(placement.held.partition).fresh.append(placement)
+            else:
+                work.opened.append(placement)
+        return work
+
+    def _look_at_clocks(self, now: float) -> None:
+        for held in self.window:
+            if held.deadline_at <= now:
+                held.end(DEADLINE)
+            elif held.phase is Phase.ASKED and held.ask_again_at <= now:
+                log.info("schedule.open_unanswered", request_id=held.ticket.key, choice=held.ticket.choice)
+                held.ask()
+
+    def _writable(self, phase: Phase, now: float) -> list[Held]:
+        return [held for held in self.window.in_phase(phase) if self._lanes[held.partition].takes(now)]
+
+    def _place(self, now: float) -> list[Placement]:
+        candidates = self.workers.candidates()
+        if not candidates:
+            return []
+        ready = {
+            held.sequence: held
+            for held in self.window.in_phase(Phase.READY)
+            if not held.fresh or self._lanes[held.partition].takes(now)
+        }
+        if not ready:
+            return []
+        waiting = [held.waiting(self._reserve) for held in ready.values()]
+        plan = self._policy(State(now, waiting, candidates))
+        return [self._placed(ready[sequence], worker) for sequence, worker in plan.items()]
+
+    def _placed(self, held: Held, worker_id: str) -> Placement:
+        worker = self.workers.get(worker_id)
+        assert worker is not None, "a policy places on the candidates that it was given"
+        placement = Placement(held, worker, held.kv_tokens(self._reserve))
+        held.phase = Phase.PLACED
+        worker.place(placement.kv_tokens)
+        return placement
+
+    def _release(self, held: Held) -> None:
+        self.window.remove(held)
+        self._queue.let_go(held.delivery)

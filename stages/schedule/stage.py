@@ -1,0 +1,147 @@
+"""The schedule stage: tickets in, opens into the journals, grants to workers."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from broker.cancels import Cancels
+from broker.connection import Inbound
+from broker.journal import JournalWriter
+from broker.publisher import Publisher
+from broker.registry import Registry
+from broker.subjects import worker as worker_subject
+from schemas.codec import WireError, decode
+from schemas.control import Cancel, WorkerStatus
+from schemas.journal import OpenReply
+from schemas.model import ModelCard
+from stages.lifecycle import StageContext
+from stages.schedule.grants import Granter
+from stages.schedule.journal_lane import JournalLane
+from stages.schedule.model_loop import ModelLoop, Shared, Spawn
+from stages.schedule.pauses import Pauses
+from stages.schedule.scheduler import Scheduler
+from stages.schedule.settings import ScheduleSettings
+
+log = structlog.get_logger()
+
+LOOK_AROUND_S = 0.25
+
+
+async def run(context: StageContext, settings: ScheduleSettings) -> None:
+    """Schedules until `context.stopping`, then drains. Raises what ends the process."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await _live(ScheduleStage(context, settings, tasks.create_task), context)
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from group  # the first to fail, the others were cancelled for it
+
+
+async def _live(stage: "ScheduleStage", context: StageContext) -> None:
+    await stage.start()
+    context.set_ready(True)
+    await context.stopping.wait()
+    context.set_ready(False)
+    await stage.stop()
+
+
+class ScheduleStage:
+    """What comes from outside, handed to the loop of the model it is about."""
+
+    def __init__(self, context: StageContext, settings: ScheduleSettings, spawn: Spawn) -> None:
+        connection = context.connection
+        journal = JournalWriter(connection)
+        self._context = context
+        self._loops: dict[str, ModelLoop] = {}
+        self._cancels = Cancels(connection)
+        self._pauses = Pauses(connection, context.topology.ticket_ack_wait_s, _now())
+        self._shared = Shared(
+            connection=connection,
+            topology=context.topology,
+            settings=settings,
+            telemetry=context.telemetry,
+            publisher=Publisher(connection),
+            lanes=[JournalLane(journal, number, context.instance) for number in range(context.topology.partitions)],
+            granter=Granter(connection, context.instance, settings.grant_timeout_s),
+            inbox=connection.new_inbox(),
+            cancelled=self._cancels,
+            spawn=spawn,
+            look=self._look,
+            may_pull=lambda: self._pauses.may_pull(_now()),
+            may_judge=lambda: self._pauses.may_judge(_now()),
+        )
+
+    async def start(self) -> None:
+        """Subscribes, proves it, and begins with every model that there is."""
+        connection = self._shared.connection
+        self._subscriptions = [
+            await connection.subscribe(f"{self._shared.inbox}.>", self._on_answer),
+            await connection.subscribe(worker_subject("*", "*"), self._on_heartbeat),
+        ]
+        await connection.prove_subscriptions()
+        await self._cancels.start(self._on_cancel)
+        self._watch = await Registry(connection).watch(self._on_model)
+        self._looking = self._shared.spawn(self._look_around_for_ever())
+        self._show_gauges()
+
+    async def stop(self) -> None:
+        """Clean: nothing is pulled or granted any more, what is held goes to others at once."""
+        self._looking.cancel()
+        await self._watch.close()
+        await self._cancels.stop()
+        patience_s = min(self._context.grace_s / 2, 10.0)
+        await asyncio.gather(*(loop.drain(patience_s) for loop in self._loops.values()))
+        for subscription in self._subscriptions:
+            await subscription.close()
+
+    async def _on_model(self, card: ModelCard) -> None:
+        if card.slug in self._loops:
+            return
+        loop = self._loops[card.slug] = ModelLoop(self._shared, card.slug)
+        await loop.start()
+        log.info("schedule.model", model=card.slug)
+
+    async def _on_answer(self, message: Inbound) -> None:
+        """The subject is `<inbox>.<model>.<number>`."""
+        loop = self._loops.get(message.subject.split(".")[-2])
+        if loop is not None:
+            loop.answered(message.subject, decode(OpenReply, message.data))
+
+    async def _on_heartbeat(self, message: Inbound) -> None:
+        try:
+            status = decode(WorkerStatus, message.data)
+        except WireError as error:
+            log.warning("schedule.heartbeat_unreadable", subject=message.subject, error=str(error))
+            return
+        loop = self._loops.get(status.model)
+        if loop is not None:
+            loop.heard(status)
+
+    async def _on_cancel(self, key: str, _: Cancel) -> None:
+        for loop in self._loops.values():
+            loop.cancel(key)
+
+    def _look(self) -> None:
+        if self._pauses.look(_now()):
+            for loop in self._loops.values():
+                loop.forget()
+
+    async def _look_around_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AROUND_S)
+            self._look()
+            for loop in list(self._loops.values()):
+                await loop.look_around()
+
+    def _show_gauges(self) -> None:
+        gauge = self._shared.telemetry.gauge
+        gauge("schedule_window", "Tickets held, not granted", lambda: self._read(lambda one: len(one.window)))
+        gauge("schedule_granted", "Tickets with workers", lambda: self._read(lambda one: len(one.granted)))
+        gauge("workers", "Workers heard of", lambda: self._read(lambda one: len(one.workers)))
+
+    def _read(self, count: Callable[[Scheduler], int]) -> Iterable[tuple[float, dict[str, str]]]:
+        return [(count(loop.scheduler), {"model": model}) for model, loop in list(self._loops.items())]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,233 @@
+"""`headrace up`: everything on this machine, from the broker to an ordered stop."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from rich.console import Console
+
+from broker.connection import BrokerError, BrokerOptions, Connection
+from broker.server import EmbeddedServer
+from broker.topology import initialise
+from schemas.faults import RequestFault
+from stages.broker_address import broker_options
+from stages.child import ChildSpec, HopelessError
+from stages.child_output import Sink, to_folder, to_stream
+from stages.demo import how_to_go_on, show_demo, wait_with_progress
+from stages.logs import configure_logging
+from stages.plan import UpOptions, plan
+from stages.process_settings import ProcessSettings
+from stages.run_folder import RunFolder
+from stages.settings import SettingsError, load_settings
+from stages.supervisor import Supervisor
+from stages.topology_settings import TopologyLimits
+
+log = structlog.get_logger()
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DEMO_GIVES_UP_AFTER = 3
+BROKER_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class UpSettings:
+    """What `up` itself is told, beside its children."""
+
+    process: ProcessSettings
+    topology: TopologyLimits
+
+
+def run_up(options: UpOptions, environ: Mapping[str, str] | None = None) -> int:
+    """Runs until it is stopped; the exit status: 0 after a stop or `--once`, 2 for wrong settings, else 1.
+
+    A second signal ends everything at once (130, 143).
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        specs = plan(options, environ)
+        settings = _load(options, environ)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    configure_logging("up", level=_level(options, settings), form=settings.process.log_format)
+    return asyncio.run(Up(options, settings, specs, environ).run())
+
+
+class Up:
+    """One `headrace up`."""
+
+    def __init__(
+        self, options: UpOptions, settings: UpSettings, specs: list[ChildSpec], environ: Mapping[str, str]
+    ) -> None:
+        self._options = options
+        self._settings = settings
+        self._specs = specs
+        self._environ = environ
+        self._console = Console(highlight=False)
+        self._stopping = asyncio.Event()
+        self._received = 0
+        self._supervisor: Supervisor | None = None
+        self._server: EmbeddedServer | None = None
+
+    async def run(self) -> int:
+        """The exit status."""
+        loop = asyncio.get_running_loop()
+        for number in STOPPING:
+            loop.add_signal_handler(number, self._on_signal, number)
+        self._folder = RunFolder(self._environ)
+        status = 1
+        try:
+            status = await self._in_words()
+        finally:
+            self._folder.remove(keep_logs=bool(status) and self._logs_are_ours)
+        return status
+
+    @property
+    def _logs_are_ours(self) -> bool:
+        return self._options.demo and self._options.logs is None
+
+    async def _in_words(self) -> int:
+        """What ended it, in words that help."""
+        try:
+            async with self._broker() as url:
+                return await self._serve(url)
+        except HopelessError as error:
+            status = self._failed(str(error))
+            return 2 if error.wrong_settings else status
+        except RequestFault as error:
+            return self._failed(f"the request failed: {error}")
+        except (BrokerError, OSError) as error:
+            return self._failed(f"headrace up: {error}")
+
+    def _failed(self, text: str) -> int:
+        print(text, file=sys.stderr)
+        if self._logs_are_ours and self._folder.logs.exists():
+            print(f"logs: {self._folder.logs}", file=sys.stderr)
+        return 1
+
+    @contextlib.asynccontextmanager
+    async def _broker(self) -> AsyncGenerator[str, None]:
+        """The broker's URL, with all streams there."""
+        if not self._options.embedded:
+            await self._make_streams(self._options.nats_url)
+            yield self._options.nats_url
+            return
+        self._server = await EmbeddedServer.start(self._options.store or self._folder.store)
+        try:
+            await self._make_streams(self._server.url)
+            yield self._server.url
+        finally:
+            await self._server.stop()
+
+    async def _make_streams(self, url: str) -> None:
+        connection = await Connection.open(self._options_at(url), BROKER_PATIENCE_S)
+        try:
+            await initialise(connection, self._settings.topology.settings())
+        finally:
+            await connection.close()
+
+    def _options_at(self, url: str) -> BrokerOptions:
+        return broker_options(self._environ, url, "headrace-up")
+
+    async def _serve(self, url: str) -> int:
+        """From the children's start to their end."""
+        own = {"HEADRACE_NATS_URL": url, **self._log_variables()}
+        specs = [spec.with_more(own) for spec in self._specs]
+        give_up_after = DEMO_GIVES_UP_AFTER if self._options.demo else 0
+        self._supervisor = Supervisor(specs, self._sink(), server=self._server, give_up_after=give_up_after)
+        self._supervisor.start()
+        self._folder.announce(url)
+        try:
+            answered = await self._until_stopped(self._supervisor, url)
+        finally:
+            clean = await self._supervisor.stop(self._settings.process.grace_s)
+        return 0 if clean and (answered or not self._options.once) else 1
+
+    async def _until_stopped(self, supervisor: Supervisor, url: str) -> bool:
+        """Until a signal, the end of `--once`, or something hopeless (raises). Whether the work was done."""
+        work = asyncio.create_task(self._work(supervisor, url))
+        hopeless = asyncio.create_task(supervisor.until_hopeless())
+        stop = asyncio.create_task(self._stopping.wait())
+        tasks: set[asyncio.Task[Any]] = {work, hopeless, stop}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if hopeless.done():
+                hopeless.result()
+            if work.done():
+                work.result()
+            return work.done()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self, supervisor: Supervisor, url: str) -> None:
+        """Waits for readiness, shows the demo, then stays (unless `--once`)."""
+        options, console = self._options, self._console
+        ready = asyncio.create_task(supervisor.until_ready())
+        seconds = await wait_with_progress(
+            ready, lambda: [child.spec.name for child in supervisor.not_ready()], console
+        )
+        console.out(f"ready after {seconds:.1f} s: {url}", highlight=False)
+        if options.demo:
+            card = await show_demo(self._options_at(url), options.models, options.prompt, console)
+            if not options.once:
+                console.out(f"\n{how_to_go_on(url, card.slug)}", highlight=False)
+        if options.once:
+            return
+        await asyncio.Event().wait()
+
+    def _sink(self) -> Sink:
+        if self._options.logs is not None:
+            return to_folder(self._options.logs)
+        if self._options.demo:
+            return to_folder(self._folder.logs)
+        return to_stream(prefixed=self._on_console)
+
+    @property
+    def _on_console(self) -> bool:
+        form = self._settings.process.log_format
+        return form == "console" or (form == "auto" and sys.stderr.isatty())
+
+    def _log_variables(self) -> dict[str, str]:
+        """Children write into a pipe, but what they write is read where we are."""
+        form = self._settings.process.log_format
+        if form == "auto":
+            form = "console" if self._on_console or self._logs_are_ours else "json"
+        return {"HEADRACE_LOG_FORMAT": form}
+
+    def _on_signal(self, number: int) -> None:
+        if self._received:
+            self._end_at_once(number)
+        self._received = number
+        log.info("stop.asked", signal=signal.Signals(number).name)
+        self._stopping.set()
+
+    def _end_at_once(self, number: int) -> None:
+        if self._supervisor is not None:
+            self._supervisor.kill()
+        if self._server is not None and self._server.running:
+            os.kill(self._server.pid, signal.SIGKILL)
+        self._folder.remove()
+        os._exit(128 + number)
+
+
+def _load(options: UpOptions, environ: Mapping[str, str]) -> UpSettings:
+    chosen = {
+        name.removeprefix("topology."): text for name, text in options.overrides.items() if name.startswith("topology.")
+    }
+    return UpSettings(
+        process=load_settings(ProcessSettings, environ),
+        topology=load_settings(TopologyLimits, environ, chosen),
+    )
+
+
+def _level(options: UpOptions, settings: UpSettings) -> str:
+    """A demo speaks to a person: only what went wrong may interrupt it."""
+    return "error" if options.demo and settings.process.log_level == "info" else settings.process.log_level

@@ -1,0 +1,32 @@
+"""Plain subscriptions: the first message after a proved one arrives, and closing waits for nobody."""
+
+import asyncio
+
+from broker.connection import Connection, Inbound
+from broker.topology import Topology
+from broker.work_queue import WorkQueue
+from tests.integration.broker.raw_client import publish_at_standstill
+
+
+async def test_no_first_message_is_lost_after_a_proved_subscription(broker_url: str, connection: Connection) -> None:
+    """D24: subscribe, prove, then somebody else publishes at once: 100 of 100 arrive."""
+    got: asyncio.Queue[Inbound] = asyncio.Queue()
+    for number in range(100):
+        subscription = await connection.subscribe(f"first.{number}", got.put)
+        await connection.prove_subscriptions()
+        publish_at_standstill(broker_url, f"first.{number}", b"")
+        assert (await asyncio.wait_for(got.get(), 1)).subject == f"first.{number}"
+        await subscription.close()
+
+
+async def test_closing_does_not_wait_for_messages_that_nobody_reads(
+    connection: Connection, other: Connection, topology: Topology
+) -> None:
+    """D29: a pulled message that is still unread holds up neither the queue's stop nor the connection's end."""
+    queue = WorkQueue(other, "REQUESTS", "preprocess", slots=4, ack_wait_s=topology.request_ack_wait_s)
+    await queue.start()
+    await connection.publish("hr.request.acme.m", b"")
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(0.5):
+        await queue.stop()
+        await other.close()

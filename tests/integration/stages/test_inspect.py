@@ -1,0 +1,127 @@
+"""`headrace init`, `status` and `models` against a real broker."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from broker import subjects
+from broker.connection import Connection
+from broker.jetstream_api import call, list_all
+from broker.publisher import Publisher
+from broker.topology import Topology
+from schemas.codec import encode
+from schemas.control import WorkerStatus
+from schemas.grant import Credits
+from stages.status import Observer
+
+ROOT = Path(__file__).parents[3]
+
+
+async def headrace(*arguments: str, **environ: str) -> tuple[int, str, str]:
+    """Exit status, stdout, stderr."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "stages.cli",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **environ},
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+def heartbeat(sent: int, tokens_out: int) -> bytes:
+    status = WorkerStatus(
+        worker="w1", model="m", state="ready", credits=Credits(2, 100), sent=sent, tokens_out=tokens_out
+    )
+    return encode(status)
+
+
+@pytest_asyncio.fixture
+async def observer(connection: Connection, topology: Topology) -> AsyncIterator[Observer]:
+    observer = Observer(connection)
+    await observer.start(5)
+    yield observer
+    await observer.close()
+
+
+async def test_status_counts_what_waits_and_how_fast_it_comes(
+    observer: Observer, connection: Connection, topology: Topology
+) -> None:
+    """Depth of the queues, lag and owner of every partition, requests per second since the look before."""
+    before = await observer.snapshot(0.1)
+    assert before.depths.streams["REQUESTS"].messages == 0
+    assert before.requests_per_s == 0
+    for number in range(5):
+        await Publisher(connection).publish(subjects.request("t", "m"), b"x", message_id=f"t.{number}")
+    await Publisher(connection).publish(subjects.journal(1), b"x")
+    after = await observer.snapshot(0.2)
+    assert after.depths.streams["REQUESTS"].messages == 5
+    assert after.depths.consumers["preprocess"].pending == 5
+    assert 5 < after.requests_per_s < 50
+    assert [(each.number, each.lag) for each in after.partitions] == [(0, 0), (1, 1), (2, 0)]
+    assert all(each.owner == "" for each in after.partitions)
+
+
+async def test_status_hears_workers_and_forgets_silent_ones(observer: Observer, connection: Connection) -> None:
+    """A worker is shown while it beats; broken heartbeats cost nothing."""
+    await connection.publish(subjects.worker("m", "w1"), heartbeat(1, 100))
+    await connection.publish(subjects.worker("m", "w2"), b"\xc1 no message")
+    first = await observer.snapshot(0.2)
+    assert [worker.worker for worker in first.workers] == ["w1"]
+    await connection.publish(subjects.worker("m", "w1"), heartbeat(2, 150))
+    second = await observer.snapshot(0.2)
+    assert 50 < second.tokens_per_s < 300
+    await asyncio.sleep(2.0)
+    assert (await observer.snapshot(0.1)).workers == []
+
+
+async def test_init_makes_the_streams_once_and_names_what_differs(broker_url: str, connection: Connection) -> None:
+    """A second time it verifies; with other limits it changes nothing, says where they differ, and fails."""
+    for stream in await list_streams(connection):
+        await delete_stream(connection, stream)
+    made = await headrace("init", "--partitions", "2", "--nats-url", broker_url)
+    assert made[0] == 0, made[2]
+    assert "2 partitions" in made[1]
+    assert (await headrace("init", "--partitions", "2", HEADRACE_NATS_URL=broker_url))[0] == 0
+    status, _, error = await headrace("init", "--partitions", "2", "--nats-url", broker_url, "--set", "replicas=3")
+    assert status == 1
+    assert "num_replicas" in error
+    wrong = await headrace("init", "--set", "partition=2", "--nats-url", broker_url)
+    assert (wrong[0], "did you mean partitions?" in wrong[2]) == (2, True)
+
+
+async def test_status_and_models_as_json(broker_url: str, topology: Topology) -> None:
+    """For programs: one object, one list."""
+    status, out, error = await headrace("status", "--json", "--nats-url", broker_url)
+    assert status == 0, error
+    found = json.loads(out)
+    assert found["depths"]["streams"]["REQUESTS"]["messages"] == 0
+    assert len(found["partitions"]) == topology.partitions
+    status, out, error = await headrace("models", "--json", "--nats-url", broker_url)
+    assert (status, out) == (0, "[]\n"), error
+
+
+async def test_a_question_to_a_model_that_nobody_serves_is_a_failure(broker_url: str, topology: Topology) -> None:
+    """One line that names the reason."""
+    status, out, error = await headrace("ask", "Hello?", "--nats-url", broker_url)
+    assert (status, out) == (1, "")
+    assert error.startswith("headrace: model_not_found")
+    assert len(error.splitlines()) == 1
+
+
+async def list_streams(connection: Connection) -> list[str]:
+    return [stream["config"]["name"] for stream in await list_all(connection, "STREAM.LIST", "streams")]
+
+
+async def delete_stream(connection: Connection, name: str) -> None:
+    await call(connection, f"STREAM.DELETE.{name}")

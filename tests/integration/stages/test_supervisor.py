@@ -1,0 +1,168 @@
+"""Processes under one supervisor, against a real broker."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from broker.server import EmbeddedServer
+from broker.topology import Topology
+from stages.child import ChildSpec, HopelessError
+from stages.supervisor import Supervisor
+
+FOLDER = Path(__file__).parent
+ROOT = Path(__file__).parents[3]
+PROGRAM = (sys.executable, str(FOLDER / "probe_stage.py"))
+
+Supervise = Callable[..., Supervisor]
+
+
+def spec(stage: str, broker_url: str, **settings: str) -> ChildSpec:
+    environ = {f"HEADRACE_PROBE_{name.upper()}": text for name, text in settings.items()}
+    own = {"HEADRACE_NATS_URL": broker_url, "PYTHONPATH": str(ROOT), "HEADRACE_GRACE_S": "20"}
+    return ChildSpec(stage, 0, own | environ, PROGRAM)
+
+
+@pytest_asyncio.fixture
+async def supervise() -> AsyncIterator[Supervise]:
+    """Starts supervisors; whatever they started is killed at the end."""
+    supervisors: list[Supervisor] = []
+
+    def start(*specs: ChildSpec, give_up_after: int = 0) -> Supervisor:
+        supervisor = Supervisor(specs, lambda _: lines.append, give_up_after=give_up_after)
+        supervisors.append(supervisor)
+        supervisor.start()
+        return supervisor
+
+    lines: list[str] = []
+    yield start
+    for supervisor in supervisors:
+        supervisor.kill()
+        await supervisor.stop(0)
+
+
+async def ready(supervisor: Supervisor) -> None:
+    await asyncio.wait_for(supervisor.until_ready(), 20)
+
+
+async def test_they_stop_in_the_order_of_a_request_s_way(
+    supervise: Supervise, broker_url: str, topology: Topology, tmp_path: Path
+) -> None:
+    """What feeds a stage has stopped before it is asked to: nothing that was accepted is cut off."""
+    mark = tmp_path / "mark"
+    stages = ("postprocess", "inference", "schedule", "preprocess")
+    supervisor = supervise(*(spec(each, broker_url, mark=str(mark), name=each, delay_s="0.2") for each in stages))
+    await ready(supervisor)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(supervisor.until_hopeless(), 0.1)  # whoever waited for that touches nothing
+    assert await supervisor.stop(10)
+    assert mark.read_text().split() == ["preprocess", "schedule", "inference", "postprocess"]
+
+
+async def test_a_process_that_died_is_started_again(supervise: Supervise, broker_url: str, topology: Topology) -> None:
+    """Readiness goes and comes back with it; the others are not touched."""
+    supervisor = supervise(spec("preprocess", broker_url), spec("schedule", broker_url))
+    await ready(supervisor)
+    first, other = supervisor.children
+    before, untouched = first.pid, other.pid
+    os.kill(before, signal.SIGKILL)
+    await eventually(lambda: not first.ready.is_set())
+    await ready(supervisor)
+    assert first.pid not in (0, before)
+    assert other.pid == untouched
+    assert (first.starts, other.starts) == (2, 1)
+
+
+async def test_wrong_settings_are_hopeless(supervise: Supervise, broker_url: str, topology: Topology) -> None:
+    """Status 2 is not tried again, and what the process said is in the error."""
+    supervisor = supervise(spec("preprocess", broker_url, delay_s="-1"))
+    with pytest.raises(HopelessError, match="HEADRACE_PROBE_DELAY_S"):
+        await asyncio.wait_for(supervisor.until_hopeless(), 20)
+    assert supervisor.children[0].starts == 1
+
+
+async def test_one_that_never_gets_ready_is_given_up_where_asked(supervise: Supervise, topology: Topology) -> None:
+    """A demo ends with the last lines of the process's log, instead of trying for ever."""
+    nowhere = spec("inference", "nats://127.0.0.1:9")
+    patient = nowhere.with_more({"HEADRACE_BROKER_PATIENCE_S": "1"})
+    supervisor = supervise(patient, give_up_after=2)
+    with pytest.raises(HopelessError, match=r"died 2 times before it was ready\n(.*\n)*.*no broker"):
+        await asyncio.wait_for(supervisor.until_hopeless(), 20)
+
+
+async def test_one_that_does_not_stop_is_killed(supervise: Supervise, broker_url: str, topology: Topology) -> None:
+    """After the grace time and a little more; the answer says that the stop was not clean."""
+    supervisor = supervise(spec("preprocess", broker_url, mode="hang"))
+    await ready(supervisor)
+    start = time.monotonic()
+    assert not await supervisor.stop(-2.5)
+    assert time.monotonic() - start < 3
+
+
+async def test_what_a_process_leaves_behind_goes_with_it(
+    supervise: Supervise, broker_url: str, topology: Topology
+) -> None:
+    """An engine's own processes do not outlive a worker that was killed."""
+    supervisor = supervise(spec("inference", broker_url, mode="spawn"))
+    await ready(supervisor)
+    child = supervisor.children[0]
+    await eventually(lambda: len(psutil.Process(child.pid).children()) == 1)
+    (left,) = psutil.Process(child.pid).children()
+    os.kill(child.pid, signal.SIGKILL)
+    await eventually(lambda: not is_running(left.pid))
+
+
+async def test_the_embedded_server_is_started_again(tmp_path: Path) -> None:
+    """On the same store and port: its clients reconnect as if nothing had been."""
+    server = await EmbeddedServer.start(tmp_path)
+    supervisor = Supervisor([], lambda _: print, server=server)
+    supervisor.start()
+    try:
+        url, before = server.url, server.pid
+        os.kill(before, signal.SIGKILL)
+        await eventually(lambda: server.running and server.pid != before, 10)
+        assert server.url == url
+    finally:
+        await supervisor.stop(0)
+        await server.stop()
+
+
+async def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    """SIGKILL of the process that runs them takes the embedded server, the stages and their helpers along."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(FOLDER / "supervise_probes.py"),
+        str(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    try:
+        pids = [int(word) for word in (await asyncio.wait_for(process.stdout.readline(), 20)).split()]
+        assert len(pids) == 3
+        assert all(is_running(pid) for pid in pids)
+    finally:
+        process.kill()
+        await process.communicate()
+    await eventually(lambda: not any(is_running(pid) for pid in pids))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def eventually(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 — what is waited for happens in other processes
+            await asyncio.sleep(0.02)

@@ -1,0 +1,84 @@
+"""What may go into an engine: enough KV cache, and nothing that could kill it for everybody."""
+
+import pytest
+
+from schemas.ticket import EngineSampling
+from stages.inference.admission import KvBudget, already_over, fault_of
+from stages.inference.engine import EngineFacts, EngineRequest
+
+FACTS = EngineFacts(vocab_size=100, context_length=32, slots=4, kv_tokens=64, block_size=16, step_tokens=64)
+
+
+def request(prompt: list[int], generated: list[int] | None = None, **sampling: object) -> EngineRequest:
+    values = {"max_tokens": 8, **sampling}
+    return EngineRequest("a", prompt, EngineSampling(**values), generated or [])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "param"),
+    [
+        (request([]), "invalid_request", "prompt"),
+        (request([1, 100]), "internal", ""),
+        (request([1, 2**31]), "internal", ""),
+        (request([1], [100]), "internal", ""),
+        (request([1] * 32), "context_length_exceeded", "prompt"),
+        (request([1], stop_token_ids=[100]), "invalid_request", "sampling"),
+        (request([1], logit_bias={191222: -100.0}), "invalid_request", "sampling"),
+        (request([1], logit_bias={-1: 1.0}), "invalid_request", "sampling"),
+        (request([1], max_tokens=0), "invalid_request", "sampling.max_tokens"),
+    ],
+)
+def test_what_would_kill_an_engine_is_refused(wrong: EngineRequest, code: str, param: str) -> None:
+    """Ids outside the vocabulary, in the prompt or in the sampling, and impossible lengths: a fault that names them."""
+    fault = fault_of(wrong, FACTS)
+    assert fault is not None
+    assert (fault.code, fault.param) == (code, param)
+
+
+def test_whatever_fits_is_let_in() -> None:
+    """The last id of the vocabulary and the longest prompt that leaves room for one token."""
+    assert fault_of(request([99] * 31, stop_token_ids=[0, 99], logit_bias={99: 1.0}), FACTS) is None
+
+
+def test_answers_that_were_over_before() -> None:
+    """A resumed answer with all its tokens, a full context or a stop id at its end has nothing to compute."""
+    assert already_over(request([1], [2] * 8), FACTS) == ("length", None)
+    assert already_over(request([1] * 30, [2, 2]), FACTS) == ("length", None)
+    assert already_over(request([1], [2, 50], stop_token_ids=[50]), FACTS) == ("stop", 50)
+    assert already_over(request([1], [2] * 7), FACTS) is None
+    assert already_over(request([1]), FACTS) is None
+
+
+def test_budget_counts_likely_output_and_growth() -> None:
+    """Prompt and the reserve at first, the real length when an answer outgrows it, nothing once it is over."""
+    budget = KvBudget(capacity=100, reserve=10)
+    one = request([1] * 20, max_tokens=50)
+    assert budget.need(one) == 30
+    assert budget.need(request([1] * 20, [2] * 5, max_tokens=8)) == 28
+    budget.take(one)
+    assert budget.free == 70
+    budget.grow("a", 29)
+    assert budget.free == 70
+    budget.grow("a", 60)
+    assert budget.free == 40
+    budget.give_back("a")
+    budget.give_back("a")
+    assert budget.free == 100
+
+
+def test_an_idle_engine_takes_what_its_context_allows() -> None:
+    """A request larger than the budget would wait for ever otherwise."""
+    budget = KvBudget(capacity=100, reserve=90)
+    large = request([1] * 20, max_tokens=500)
+    assert not budget.fits(large, alone=False)
+    assert budget.fits(large, alone=True)
+    budget.take(large)
+    assert budget.free == 0
+
+
+def test_remaining_sampling_of_a_resumed_answer() -> None:
+    """Both limits shrink by what was generated; a seed does not repeat its first numbers."""
+    resumed = request([1], [2, 3, 4], max_tokens=8, min_tokens=2, seed=5).remaining()
+    assert (resumed.max_tokens, resumed.min_tokens, resumed.seed) == (5, 0, 8)
+    fresh = request([1], max_tokens=8, min_tokens=2, seed=5)
+    assert fresh.remaining() == fresh.sampling

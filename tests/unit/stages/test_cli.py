@@ -1,0 +1,64 @@
+"""The command line as typed: usage errors, exit status, and how light it is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Runs it in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "stages.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1", **environ},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["stage", "nothing"], "there is no stage nothing"),
+        (["stage", "schedule", "--set", "window"], "write name=value"),
+        (["stage", "schedule", "--set", "window=x"], "a whole number from 1 to 1024"),
+        (["up", "--replicas", "schedule=many"], "must be a whole number"),
+        (["up", "--replicas", "scheduler=2"], "no such stage"),
+        (["up", "--engine", "magic"], "one of vllm, simulated"),
+        (["up", "--set", "topology.partitions=0"], "from 1 to 256"),
+        (["ask"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_status_two_and_says_what_is_right(arguments: list[str], hint: str) -> None:
+    """Nothing is started, nothing but the mistake is printed."""
+    done = headrace(*arguments)
+    assert done.returncode == 2
+    assert hint in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+def test_no_pipeline_is_said_in_one_line(tmp_path: Path) -> None:
+    """With what to do about it; the status is that of a failure."""
+    done = headrace("status", "--nats-url", "nats://127.0.0.1:9", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "no broker at nats://127.0.0.1:9" in line
+    assert "headrace up" in line
+
+
+def test_the_command_line_loads_what_the_command_needs() -> None:
+    """A stage's process holds no other stage's libraries, and no client."""
+    code = (
+        "import sys, json; import stages.cli; "
+        "print(json.dumps([n for n in ('nats', 'opentelemetry', 'transformers', 'torch', 'vllm') if n in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,73 @@
+"""From what was typed to the processes of `headrace up`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.plan import UpOptions, plan
+from stages.sections import present_stages
+from stages.settings import SettingsError
+
+
+def test_one_process_of_every_stage_unless_asked_otherwise() -> None:
+    """In the order of a request's way; a number of replicas for one stage, none for another."""
+    names = [spec.name for spec in plan(UpOptions(), {})]
+    assert names == [f"{stage}.0" for stage in present_stages()]
+    specs = plan(UpOptions(replicas={"schedule": 2, "postprocess": 0}), {})
+    stages = [spec.stage for spec in specs]
+    assert stages.count("schedule") == 2
+    assert "postprocess" not in stages
+
+
+def test_every_model_has_workers_of_its_own() -> None:
+    """Replicas of inference count for each model."""
+    options = UpOptions(models=("a/one", "b/two"), engine="simulated", replicas={"inference": 2})
+    workers = [spec for spec in plan(options, {}) if spec.stage == "inference"]
+    assert [spec.name for spec in workers] == ["inference.0", "inference.1", "inference.2", "inference.3"]
+    assert [spec.environ["HEADRACE_INFERENCE_MODEL"] for spec in workers] == ["a/one", "b/two"] * 2
+    assert {spec.environ["HEADRACE_INFERENCE_ENGINE"] for spec in workers} == {"simulated"}
+
+
+def test_engine_options_reach_the_engine_alone(tmp_path: Path) -> None:
+    """As JSON, so that any value survives; a file by its full path, whatever folder the worker runs in."""
+    options = UpOptions(
+        engine_options={"tensor_parallel_size": "4", "override": '{"a": "b,c"}'},
+        engine_options_file=tmp_path / "o.json",
+    )
+    specs = {spec.stage: spec.environ for spec in plan(options, {})}
+    given = json.loads(specs["inference"]["HEADRACE_INFERENCE_ENGINE_OPTIONS"])
+    assert given == {"tensor_parallel_size": "4", "override": '{"a": "b,c"}'}
+    assert specs["inference"]["HEADRACE_INFERENCE_ENGINE_OPTIONS_FILE"] == str(tmp_path / "o.json")
+    assert "HEADRACE_INFERENCE_ENGINE_OPTIONS" not in specs["schedule"]
+
+
+def test_set_gives_a_stage_s_setting_to_its_processes() -> None:
+    """`stage.field`, and `process.field` for all of them."""
+    specs = plan(UpOptions(overrides={"schedule.window": "7", "process.grace_s": "3", "topology.partitions": "2"}), {})
+    environ = next(spec.environ for spec in specs if spec.stage == "schedule")
+    assert environ == {"HEADRACE_SCHEDULE_WINDOW": "7", "HEADRACE_GRACE_S": "3"}
+
+
+def test_everything_wrong_is_said_at_once_and_before_anything_starts() -> None:
+    """Names and values, of the command line and of the environment, each once."""
+    overrides = {"schedule.window": "many", "schedule.windo": "1", "nowhere.x": "1", "window": "1"}
+    options = UpOptions(replicas={"scheduler": 2}, overrides=overrides, engine="magic")
+    with pytest.raises(SettingsError) as caught:
+        plan(options, {"HEADRACE_GRACE_S": "x"})
+    assert sorted(problem.name for problem in caught.value.problems) == [
+        "--replicas scheduler",
+        "--set nowhere.x",
+        "--set schedule.windo",
+        "--set window",
+        "HEADRACE_GRACE_S",
+        "HEADRACE_INFERENCE_ENGINE",
+        "HEADRACE_SCHEDULE_WINDOW",
+    ]
+
+
+def test_health_ports_count_up() -> None:
+    """One variable for all would be one port for all."""
+    specs = plan(UpOptions(), {"HEADRACE_HEALTH_PORT": "9000"})
+    ports = [spec.environ["HEADRACE_HEALTH_PORT"] for spec in specs]
+    assert ports == [str(9000 + number) for number in range(len(specs))]

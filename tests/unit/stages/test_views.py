@@ -1,0 +1,133 @@
+"""What a person sees of an answer and of the pipeline."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from rich.console import Console, RenderableType
+
+from broker.assembly import Chunk
+from broker.depths import ConsumerDepth, Depths, StreamDepth
+from schemas.control import WorkerStatus
+from schemas.grant import Credits
+from schemas.result import Costs, Usage
+from schemas.ticket import StageTime
+from stages.answer_view import Shown, cost_table, milliseconds, show_answer, summary
+from stages.demo import how_to_go_on
+from stages.status import Partition, Snapshot
+from stages.status_view import as_json, as_tables
+
+COSTS = Costs(
+    preprocess=StageTime(0.0004, 0.002),
+    schedule=StageTime(0.001, 0.003),
+    inference=StageTime(0.01, 1.25),
+    postprocess=StageTime(0.0001, 0.0002),
+    ttft=0.045,
+    itl=0.0123,
+)
+
+
+def rendered(thing: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(thing)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+async def chunks(*texts: str) -> AsyncIterator[Chunk]:
+    for number, text in enumerate(texts):
+        yield Chunk(0, text, [number], number, 0, finish="stop" if number == len(texts) - 1 else "")
+
+
+async def test_an_answer_is_printed_exactly_as_it_is() -> None:
+    """No markup, no wrapping, no colours: brackets and long lines stay."""
+    console = Console(file=io.StringIO(), width=20, force_terminal=True)
+    text = ["[bold]not markup[/bold] ", "a line that is much longer than the console is wide ", ":smile: 🙂"]
+    shown = await show_answer(chunks(*text), console)
+    assert shown.text == "".join(text)
+    assert shown.finish == "stop"
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "".join(text) + "\n"
+
+
+def test_costs_are_shown_for_every_stage() -> None:
+    """Waiting and service in milliseconds; TTFT, ITL and tokens in one line."""
+    table = rendered(cost_table(COSTS))
+    for cells in (["preprocess", "0.40 ms", "2.0 ms"], ["inference", "10.0 ms", "1 250 ms"]):
+        line = next(line for line in table.splitlines() if cells[0] in line)
+        assert all(cell in line for cell in cells)
+    usage = Usage(prompt_tokens=31, completion_tokens=8, cached_tokens=16)
+    line = summary(Shown("x", "stop", usage, COSTS))
+    assert line == "TTFT 45.0 ms · ITL 12.3 ms · 31 tokens of prompt (16 cached) · 8 tokens of answer · finish: stop"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0.00 ms"), (0.00035, "0.35 ms"), (0.0123, "12.3 ms"), (1.2344, "1 234 ms")]
+)
+def test_milliseconds_have_three_digits_or_so(seconds: float, text: str) -> None:
+    """Enough to compare, not more."""
+    assert milliseconds(seconds) == text
+
+
+def test_how_to_go_on_can_be_typed_as_it_stands() -> None:
+    """The command for any NATS client holds a request in valid JSON, and listens where its answer comes."""
+    text = how_to_go_on("nats://127.0.0.1:4567", "SmolLM2")
+    line = next(line for line in text.splitlines() if " pub " in line)
+    body = json.loads(line.split("'")[1])
+    assert f" pub hr.request.default.SmolLM2 -H Content-Type:application/json '{json.dumps(body)}'" in line
+    assert f"sub 'hr.result.*.default.{body['session']}.*'" in text
+    assert 'ask "Why is the sky blue?"' in text
+
+
+SNAPSHOT = Snapshot(
+    at=1.0,
+    depths=Depths(
+        streams={"REQUESTS": StreamDepth(7, 2 * 1024 * 1024, -1, 1, 9), "TICKETS": StreamDepth(3, 10, -1, 1, 3)},
+        consumers={"preprocess": ConsumerDepth("REQUESTS", 5, 2, 1, 4)},
+        unclaimed={"REQUESTS": 0, "TICKETS": 3},
+    ),
+    partitions=[Partition(0, 12, 400, "postprocess-1"), Partition(1, 0, 0, ""), Partition(2, 3, 4, "postprocess-1")],
+    workers=[
+        WorkerStatus(
+            worker="w1",
+            model="m",
+            state="draining",
+            credits=Credits(3, 500),
+            sent=1,
+            max_slots=8,
+            kv_capacity=1000,
+            running=5,
+            step_s=0.0125,
+        )
+    ],
+    requests_per_s=3.25,
+    tokens_per_s=120.4,
+)
+
+
+def test_status_shows_queues_partitions_and_workers() -> None:
+    """What waits, what is in hand, who owns a partition and who does not, how full a worker is."""
+    text = rendered(as_tables(SNAPSHOT))
+    assert "3.2 requests/s · 120 tokens/s" in text
+    requests = next(line for line in text.splitlines() if "REQUESTS" in line)
+    assert [cell.strip() for cell in requests.strip("│").split("│")][1:] == ["7", "2.00", "2", "5", "1", "0"]
+    owner = next(line for line in text.splitlines() if "postprocess-1" in line)
+    assert all(cell in owner for cell in ("0: 12", "2: 3", "404"))
+    assert "1: 0" in next(line for line in text.splitlines() if "nobody" in line)
+    worker = next(line for line in text.splitlines() if "w1" in line)
+    assert all(cell in worker for cell in ("draining", "5 / 8", "50 %", "12.5 ms"))
+
+
+def test_status_as_json_holds_all_of_it() -> None:
+    """Plain values that a program can read."""
+    values = json.loads(json.dumps(as_json(SNAPSHOT)))
+    assert values["depths"]["streams"]["REQUESTS"]["messages"] == 7
+    assert values["partitions"][0] == {"number": 0, "lag": 12, "results": 400, "owner": "postprocess-1"}
+    assert values["workers"][0]["worker"] == "w1"
+
+
+def test_no_worker_is_said() -> None:
+    """The most common reason why nothing is answered."""
+    empty = Snapshot(1.0, Depths({}, {}, {}), [], [])
+    assert "no worker" in rendered(as_tables(empty))
