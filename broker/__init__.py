@@ -1,1 +1,1 @@
-"""NATS and JetStream for the stages: streams, queues, journals, leases, registry, client. Nothing above imports nats."""
+"""NATS and JetStream for the stages: streams, queues, journals, leases, registry, client. Nobody else imports nats."""

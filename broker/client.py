@@ -1,7 +1,7 @@
 """The Python client: requests in, streamed answers out. Speaks only what `docs/protocol.md` says."""
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
@@ -103,7 +103,7 @@ class Headrace:
         prompt: str | list[int] | None = None,
         request_id: str = "",
         **options: Any,
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncGenerator[Chunk, None]:
         """The answer's chunks as they come; leaving the loop early cancels the request.
 
         `options` are the fields of `Request` (stop, n, deadline_s, …) and of `Sampling` (max_tokens, temperature, …).

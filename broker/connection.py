@@ -174,9 +174,13 @@ class Connection:
     ) -> Inbound:
         """Request/reply. Raises `TooLarge`; `Unavailable` where nobody answers in time or the connection is lost."""
         self.check_size(data)
+        cancels = _cancels()
         try:
             async with self.while_connected():
-                return _inbound(await self.client.request(subject, data, timeout=timeout_s, headers=headers))
+                answer = await self.client.request(subject, data, timeout=timeout_s, headers=headers)
+                if _cancels() > cancels:  # up to Python 3.11 `wait_for` swallows a cancel that meets the answer
+                    raise asyncio.CancelledError
+                return _inbound(answer)
         except (nats.errors.Error, TimeoutError) as error:
             raise Unavailable(f"request to {subject}: {error!r}") from error
 
@@ -272,6 +276,12 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         if not isinstance(error, (ConnectionError, OSError)):
             log.warning("broker.error", error=repr(error))
+
+
+def _cancels() -> int:
+    """How many cancels of the running task are not taken back."""
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 def _inbound(message: Msg) -> Inbound:

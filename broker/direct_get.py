@@ -9,6 +9,8 @@ from typing import Any
 from broker.connection import Connection, Inbound, Unavailable
 
 TIMEOUT_S = 5.0
+BATCH_MESSAGES = 1000
+BATCH_BYTES = 16 * 1024 * 1024
 
 _NOT_FOUND = "404"
 _END_OF_BATCH = "204"
@@ -41,7 +43,7 @@ async def all_of_subject(connection: Connection, stream: str, subject: str) -> l
     messages: list[StoredMessage] = []
     start, pending = 1, 1
     while pending:
-        query = {"batch": 1000, "next_by_subj": subject, "seq": start}
+        query = {"batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES, "next_by_subj": subject, "seq": start}
         batch, pending = await _batch(connection, stream, query)
         messages += batch
         start = messages[-1].sequence + 1 if messages else 1
@@ -79,17 +81,21 @@ async def _batch(connection: Connection, stream: str, query: dict[str, Any]) -> 
         raise Unavailable(f"direct get from {stream}: no end after {len(answers)} messages") from error
     finally:
         await subscription.close()
-    return [_stored(answer) for answer in answers], _pending(stream, end, len(answers))
+    messages = [_stored(answer) for answer in answers]
+    _check_whole(stream, messages, end)
+    return messages, int(end.headers.get("Nats-Num-Pending", "0"))
 
 
-def _pending(stream: str, end: Inbound, received: int) -> int:
-    """How many more messages the last answer of a batch announces."""
+def _check_whole(stream: str, messages: list[StoredMessage], end: Inbound) -> None:
+    """Each message of a batch, and its end, names the sequence of the one before. Raises `Unavailable`."""
     status = end.headers["Status"]
-    if status == _NOT_FOUND and not received:
-        return 0
+    if status == _NOT_FOUND and not messages:
+        return
     if status != _END_OF_BATCH:
-        raise Unavailable(f"direct get from {stream}: {status} after {received} messages")
-    return int(end.headers.get("Nats-Num-Pending", "0"))
+        raise Unavailable(f"direct get from {stream}: {status} after {len(messages)} messages")
+    named = [int(headers["Nats-Last-Sequence"]) for headers in (*(m.headers for m in messages), end.headers)]
+    if named != [0, *(message.sequence for message in messages)]:
+        raise Unavailable(f"direct get from {stream}: some of the {len(messages)} messages are missing")
 
 
 def _stored(answer: Inbound) -> StoredMessage:

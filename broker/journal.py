@@ -57,7 +57,8 @@ class JournalWriter:
     async def _try(self, subject: str, data: bytes, message_id: str, patience_s: float) -> int:
         # What waits in the client's buffer while there is no connection would be sent once for every try.
         try:
-            await asyncio.wait_for(self._connection.wait_connected(), patience_s)
+            async with asyncio.timeout(patience_s):
+                await self._connection.wait_connected()
         except TimeoutError as error:
             raise Unavailable("no connection to the broker") from error
         return await self._publisher.publish(subject, data, message_id=message_id, timeout_s=patience_s)

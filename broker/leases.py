@@ -109,7 +109,8 @@ class Leases:
             except Exception:
                 log.exception("lease.turn_failed", owner=self._owner)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._beat_s / 4)
+                async with asyncio.timeout(self._beat_s / 4):
+                    await self._wake.wait()
 
     async def _turn(self) -> None:
         self._standstill.look()

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from broker.assembly import Chunk
-from headrace import Headrace
+from broker.client import Headrace
 from load.percentiles import summary
 from load.pipeline import Pipeline
 

@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 CPU_STEP_S = 0.2
 """What a step of prefill on a CPU should take: twice that is too much, half a second the limit."""
-CPU_STEP_TOKENS = (64, 1024)
+CPU_STEP_TOKENS = (32, 1024)
 LOWEST_LOGPROB = -9999.0
 SCHEDULED = 2
 """`EngineCoreEventType.SCHEDULED`."""
@@ -117,6 +117,7 @@ class VllmCore:
         self._wanted = wanted
         self._hardware = hardware
         self._budget: StepBudget | None = None
+        self._reader = OutputReader()
 
     def start(self) -> EngineFacts:
         begin = time.monotonic()
@@ -138,9 +139,11 @@ class VllmCore:
 
     def add(self, request: EngineRequest) -> None:
         self._client.add_request(core_request(request, self._wanted.eos_ids))
+        self._reader.expect(request)
 
     def abort(self, ids: list[str]) -> None:
         self._client.abort_requests(ids)
+        self._reader.forget(ids)
 
     def has_work(self) -> bool:
         # Finished requests count: the step that tells the model runner so computes nothing.
@@ -153,7 +156,7 @@ class VllmCore:
             prefilling = any(one.num_computed_tokens < one.num_prompt_tokens for one in self._scheduler.running)
             self._budget.stepped(time.monotonic() - begin, prefilling)
             self._scheduler.max_num_scheduled_tokens = self._budget.tokens
-        return step_output(outputs)
+        return self._reader.step_output(outputs)
 
     def close(self) -> None:
         self._client.shutdown()
@@ -186,6 +189,7 @@ class VllmProcess:
     def __init__(self, wanted: VllmOptions, hardware: Hardware) -> None:
         self._wanted = wanted
         self._hardware = hardware
+        self._reader = OutputReader()
         self._client: Any = None
         self._sends: asyncio.Queue[EngineRequest | list[str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
@@ -223,6 +227,7 @@ class VllmProcess:
             await asyncio.to_thread(self._client.shutdown, 5.0)
 
     def _launch(self) -> tuple[Any, Any]:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
         from vllm.v1.engine.core_client import EngineCoreClient
         from vllm.v1.executor import Executor
 
@@ -240,6 +245,7 @@ class VllmProcess:
     async def _send_one(self, command: EngineRequest | list[str]) -> None:
         if isinstance(command, list):
             await self._client.abort_requests_async(command)
+            self._reader.forget(command)
             return
         try:
             request = core_request(command, self._wanted.eos_ids)
@@ -247,6 +253,7 @@ class VllmProcess:
             refused = Advance(command.id, [], error=f"{type(error).__name__}: {error}")
             self._steps.put_nowait(StepOutput([refused], EngineLoad(), 0.0))
             return
+        self._reader.expect(command)
         await self._client.add_request_async(request)
 
     async def _receive(self) -> None:
@@ -257,7 +264,7 @@ class VllmProcess:
             except Exception as error:  # noqa: BLE001 — vLLM raises EngineDeadError, or what made it dead
                 self._steps.put_nowait(EngineDead(repr(error)))
                 return
-            step = step_output(outputs)
+            step = self._reader.step_output(outputs)
             now = time.monotonic()
             step.seconds, before = now - before, now
             self._steps.put_nowait(step)
@@ -302,17 +309,33 @@ def core_request(request: EngineRequest, eos_ids: list[int]) -> Any:
     )
 
 
-def step_output(outputs: Any) -> StepOutput:
-    """One `EngineCoreOutputs`: what a step brought to all requests."""
-    stats = outputs.scheduler_stats
-    load = EngineLoad()
-    if stats is not None:
-        waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
-        load = EngineLoad(stats.num_running_reqs, waiting, stats.kv_cache_usage)
-    return StepOutput([_advance(output) for output in outputs.outputs], load, 0.0)
+class OutputReader:
+    """Reads what the core says. A batch computes the logprobs of its most curious request for all of its requests."""
+
+    def __init__(self) -> None:
+        self._alternatives: dict[str, int] = {}
+
+    def expect(self, request: EngineRequest) -> None:
+        if request.sampling.logprobs is not None:
+            self._alternatives[request.id] = request.sampling.logprobs
+
+    def forget(self, ids: Iterable[str]) -> None:
+        for request_id in ids:
+            self._alternatives.pop(request_id, None)
+
+    def step_output(self, outputs: Any) -> StepOutput:
+        """One `EngineCoreOutputs`: what a step brought to all requests."""
+        stats = outputs.scheduler_stats
+        load = EngineLoad()
+        if stats is not None:
+            waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
+            load = EngineLoad(stats.num_running_reqs, waiting, stats.kv_cache_usage)
+        advances = [_advance(output, self._alternatives.get(output.request_id, 0)) for output in outputs.outputs]
+        self.forget(advance.id for advance in advances if advance.finish or advance.error)
+        return StepOutput(advances, load, 0.0)
 
 
-def _advance(output: Any) -> Advance:
+def _advance(output: Any, alternatives: int) -> Advance:
     finish, error = "", ""
     if output.finish_reason is not None:
         reason = str(output.finish_reason)
@@ -323,16 +346,17 @@ def _advance(output: Any) -> Advance:
         stop_id = output.stop_reason if isinstance(output.stop_reason, int) else ids[-1]
     cached = output.prefill_stats.num_cached_tokens if output.prefill_stats else 0
     scheduled = next((event.timestamp for event in output.events or () if event.type == SCHEDULED), 0.0)
-    logprobs = None if output.new_logprobs is None else _logprobs(output.new_logprobs)
+    logprobs = None if output.new_logprobs is None else _logprobs(output.new_logprobs, alternatives)
     return Advance(output.request_id, ids, logprobs, finish, stop_id, error, cached, scheduled)
 
 
-def _logprobs(lists: Any) -> list[TokenLogprob]:
-    """Per token the chosen id's logprob (vLLM's first column), then the likeliest ids, best first."""
+def _logprobs(lists: Any, alternatives: int) -> list[TokenLogprob]:
+    """Per token the chosen id's logprob (vLLM's first column), then the likeliest ids, best first, as many as asked."""
     found: list[TokenLogprob] = []
     for ids, values in zip(lists.logprob_token_ids.tolist(), lists.logprobs.tolist(), strict=True):
         finite = [max(LOWEST_LOGPROB, value) for value in values]  # NaN and -inf too
-        top = [Alternative(one, value) for one, value in zip(ids[1:], finite[1:], strict=True)]
+        candidates = list(zip(ids, finite, strict=True))[1 : alternatives + 1]
+        top = [Alternative(one, value) for one, value in candidates]
         found.append(TokenLogprob(finite[0], top))
     return found
 

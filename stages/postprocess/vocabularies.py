@@ -11,6 +11,7 @@ from schemas.model import ModelCard
 from stages.postprocess.vocabulary import UnreadableTokenizerError, Vocabulary, load_vocabulary
 
 TOKENIZER = "tokenizer.json"
+START_PATIENCE_S = 2.0
 
 log = structlog.get_logger()
 
@@ -28,8 +29,10 @@ class Vocabularies:
         self._watch: Watch | None = None
 
     async def start(self) -> None:
-        """Begins to load what is served. Raises `BrokerError`."""
+        """Loads what is served, or begins to where that takes long. Raises `BrokerError`."""
         self._watch = await self._registry.watch(self._on_card)
+        if self._loading:
+            await asyncio.wait(self._loading.values(), timeout=START_PATIENCE_S)
 
     async def stop(self) -> None:
         """Ends the watch."""

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Container
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -45,6 +46,7 @@ class Stream(Protocol):
     async def publish_patiently(self, subject: str, data: bytes, *, message_id: str) -> int: ...
 
 
+@dataclass(kw_only=True, eq=False)
 class Intake:
     """Handles requests, any number at once; `take` never raises.
 
@@ -52,36 +54,20 @@ class Intake:
     `partitions` and `max_payload` are the broker's.
     """
 
-    def __init__(
-        self,
-        *,
-        queue: Queue,
-        stream: Stream,
-        ends: Ends,
-        models: Models,
-        prepare: Callable[[Incoming], Awaitable[Outcome]],
-        survives: Callable[[Incoming, ModelCard], Awaitable[bool]],
-        parking: Parking,
-        cancelled: Container[str],
-        reporter: Reporter,
-        partitions: int,
-        max_payload: int,
-        model_patience_s: float = 5.0,
-    ) -> None:
-        self._queue = queue
-        self._stream = stream
-        self._ends = ends
-        self._models = models
-        self._prepare = prepare
-        self._survives = survives
-        self._parking = parking
-        self._cancelled = cancelled
-        self._reporter = reporter
-        self._partitions = partitions
-        self._max_payload = max_payload
-        self._model_patience_s = model_patience_s
-        self._places: dict[str, set[Place]] = {}
-        self._stopping = False
+    queue: Queue
+    stream: Stream
+    ends: Ends
+    models: Models
+    prepare: Callable[[Incoming], Awaitable[Outcome]]
+    survives: Callable[[Incoming, ModelCard], Awaitable[bool]]
+    parking: Parking
+    cancelled: Container[str]
+    reporter: Reporter
+    partitions: int
+    max_payload: int
+    model_patience_s: float = 5.0
+    _places: dict[str, set[Place]] = field(default_factory=dict[str, set[Place]])
+    _stopping: bool = False
 
     async def take(self, delivery: Delivery) -> None:
         """Settles one delivery. What the broker does not take now comes again: it stays in the queue."""
@@ -92,7 +78,7 @@ class Intake:
             await self._give_back(passage, reason=type(error).__name__)
         except BrokerError as error:
             log.warning("preprocess.unsettled", sequence=delivery.sequence, error=str(error))
-            self._queue.let_go(delivery)
+            self.queue.let_go(delivery)
         except Exception:
             log.exception("preprocess.failed", sequence=delivery.sequence)
             await self._settle_failed(passage)
@@ -109,15 +95,15 @@ class Intake:
         """Raises `NoRoomError` before any work where it would be in vain, and `ModelNotLoadedYetError`."""
         if not (is_id(passage.tenant) and is_id(passage.slug)):
             return Unanswerable("tenant or model in the subject is no name of 1 to 64 characters of [A-Za-z0-9_-]")
-        if self._parking.full(passage.ticket_subject):
+        if self.parking.full(passage.ticket_subject):
             raise NoRoomError(passage.ticket_subject)
-        model = await self._models.of(passage.slug, self._model_patience_s)
+        model = await self.models.of(passage.slug, self.model_patience_s)
         delivery = passage.delivery
         incoming = Incoming(delivery.data, delivery.content_type, passage.tenant, delivery.stored_at, model)
         suspicious = delivery.deliveries > DEATHS
-        if suspicious and isinstance(model, LoadedModel) and not await self._survives(incoming, model.card):
+        if suspicious and isinstance(model, LoadedModel) and not await self.survives(incoming, model.card):
             return await self._poison(passage, incoming)
-        return await self._prepare(incoming)
+        return await self.prepare(incoming)
 
     async def _poison(self, passage: Passage, incoming: Incoming) -> Outcome:
         """Keeps the message for a person to look at; the outcome tells the client, where that can be found out."""
@@ -129,7 +115,7 @@ class Intake:
             await self._refuse(passage, outcome)
         elif isinstance(outcome, Unanswerable):
             await self._bury(passage, outcome.reason)
-            await self._queue.ack(passage.delivery)
+            await self.queue.ack(passage.delivery)
         else:
             fault = await self._fault_of_sending(passage, outcome)
             if fault is not None:
@@ -158,15 +144,15 @@ class Intake:
         left_s = passage.delivery.stored_at + request.deadline_s - time.time()
         timer = asyncio.get_running_loop().call_later(max(0.0, left_s), place.call_off)
         try:
-            through = await self._parking.get_through(
+            through = await self.parking.get_through(
                 passage.ticket_subject, place, lambda: self._publish(passage, ready, key)
             )
         finally:
             timer.cancel()
             self._forget(key, place)
         if through:
-            await self._queue.ack(passage.delivery)
-            self._reporter.ticketed(passage, ready)
+            await self.queue.ack(passage.delivery)
+            self.reporter.ticketed(passage, ready)
         else:
             self._refuse_if_over(passage, ready, key)
             await self._give_back(passage, reason="stopping", delay_s=0.0)
@@ -175,7 +161,7 @@ class Intake:
         """Publishes what is left of the tickets. Raises `RequestFault`, `Full`, `TooLarge` and other errors."""
         while passage.unpublished:
             self._refuse_if_over(passage, ready, key)
-            self._reporter.trace(passage, ready)
+            self.reporter.trace(passage, ready)
             errors = await self._publish_each(passage, ready, key)
             for error in errors:
                 if not isinstance(error, Unavailable):
@@ -185,10 +171,10 @@ class Intake:
 
     async def _publish_each(self, passage: Passage, ready: Ready, key: str) -> list[BaseException]:
         """One try for every choice, all at once; the errors of those that stay unpublished."""
-        partition, now = subjects.partition_of(key, self._partitions), time.time()
+        partition, now = subjects.partition_of(key, self.partitions), time.time()
         tickets = {c: encode(passage.ticket(ready, c, partition, now)) for c in passage.unpublished}
         tries = [
-            self._stream.publish(passage.ticket_subject, data, message_id=f"{key}.{choice}", trace=passage.trace)
+            self.stream.publish(passage.ticket_subject, data, message_id=f"{key}.{choice}", trace=passage.trace)
             for choice, data in tickets.items()
         ]
         answers = await asyncio.gather(*tries, return_exceptions=True)
@@ -198,24 +184,24 @@ class Intake:
 
     def _refuse_if_over(self, passage: Passage, ready: Ready, key: str) -> None:
         """Raises the `RequestFault` of a request that nobody waits for any more."""
-        if key in self._cancelled:
+        if key in self.cancelled:
             raise RequestFault("cancelled", "cancelled before it was scheduled")
         if time.time() >= passage.delivery.stored_at + ready.request.deadline_s:
             raise expired(ready.request.deadline_s)
 
     async def _refuse(self, passage: Passage, refused: Refused) -> None:
         """The journal first: once the request is acknowledged, nobody else would answer."""
-        partition = subjects.partition_of(passage.key(refused.envelope.id), self._partitions)
-        await self._ends.store(partition, passage.ends(refused))
-        await self._queue.ack(passage.delivery)
-        self._reporter.refused(passage, refused)
+        partition = subjects.partition_of(passage.key(refused.envelope.id), self.partitions)
+        await self.ends.store(partition, passage.ends(refused))
+        await self.queue.ack(passage.delivery)
+        self.reporter.refused(passage, refused)
 
     async def _bury(self, passage: Passage, reason: str) -> None:
-        letter = passage.dead_letter(reason, room=self._max_payload // 2)
+        letter = passage.dead_letter(reason, room=self.max_payload // 2)
         model = passage.slug if is_id(passage.slug) else "unknown"
         message_id = f"preprocess.{passage.delivery.sequence}"
-        await self._stream.publish_patiently(subjects.dead(model), encode(letter), message_id=message_id)
-        self._reporter.buried(passage, reason)
+        await self.stream.publish_patiently(subjects.dead(model), encode(letter), message_id=message_id)
+        self.reporter.buried(passage, reason)
 
     async def _give_back(self, passage: Passage, *, reason: str, delay_s: float | None = None) -> None:
         """Into the queue again, for whoever has room; later and later, so that a long jam costs little."""
@@ -223,17 +209,17 @@ class Intake:
         if delay_s is None:
             longest_s = min(LAST_DELAY_S, FIRST_DELAY_S * 2 ** min(delivery.deliveries - 1, 10))
             delay_s = random.uniform(longest_s / 2, longest_s)
-        await self._queue.nak(delivery, delay_s)
-        self._reporter.given_back(passage, reason)
+        await self.queue.nak(delivery, delay_s)
+        self.reporter.given_back(passage, reason)
 
     async def _settle_failed(self, passage: Passage) -> None:
         """An error of ours where no outcome holds any more: the message is kept for a person to look at."""
         try:
             await self._bury(passage, "preprocess failed on it; the error is in its log")
-            await self._queue.ack(passage.delivery)
+            await self.queue.ack(passage.delivery)
         except Exception as error:
             log.exception("preprocess.unsettled", sequence=passage.delivery.sequence, error=str(error))
-            self._queue.let_go(passage.delivery)
+            self.queue.let_go(passage.delivery)
 
     def _forget(self, key: str, place: Place) -> None:
         places = self._places.get(key, set())

@@ -66,41 +66,29 @@ class PreprocessStage:
         cls, context: StageContext, settings: PreprocessSettings, stack: AsyncExitStack
     ) -> "PreprocessStage":
         """Watches models and cancels, and puts everything together; `stack` ends it."""
-        connection, topology = context.connection, context.topology
-        cancels, registry = Cancels(connection), Registry(connection)
-        models = Models(registry.files)
-        stack.push_async_callback(models.close)
-        longest_s = min(MAX_DEADLINE_S, topology.results_max_age_s / 2)
-        lanes = Lanes(Preparation(cancels.__contains__, longest_s), settings)
+        cancels, registry = Cancels(context.connection), Registry(context.connection)
+        models, isolation = Models(registry.files), Isolation(registry.files)
+        lanes = Lanes(Preparation(cancels.__contains__, _longest_s(context)), settings)
+        ends = Ends(JournalWriter(context.connection).append, context.instance)
+        for part in (models, isolation, ends):
+            stack.push_async_callback(part.close)
         stack.callback(lanes.close)
-        isolation = Isolation(registry.files)
-        stack.push_async_callback(isolation.close)
-        ends = Ends(JournalWriter(connection).append, context.instance)
-        stack.push_async_callback(ends.close)
-        queue = WorkQueue(
-            connection,
-            subjects.REQUESTS,
-            subjects.PREPROCESS_CONSUMER,
-            slots=settings.slots,
-            ack_wait_s=topology.request_ack_wait_s,
-        )
-        parking = Parking(requests=settings.parked_requests, size=settings.parked_bytes)
+        queue = _queue(context, settings)
         intake = Intake(
             queue=queue,
-            stream=Publisher(connection),
+            stream=Publisher(context.connection),
             ends=ends,
             models=models,
             prepare=lanes.prepare,
             survives=isolation.survives,
-            parking=parking,
+            parking=_parking(context, settings),
             cancelled=cancels,
             reporter=Reporter(context.telemetry),
-            partitions=topology.partitions,
-            max_payload=connection.max_payload,
+            partitions=context.topology.partitions,
+            max_payload=context.connection.max_payload,
             model_patience_s=settings.model_patience_s,
         )
         await _watch(cancels, registry, models, intake, stack)
-        _show(context, parking)
         return cls(context, queue, intake, lanes)
 
     async def work(self) -> None:
@@ -160,10 +148,27 @@ async def _watch(cancels: Cancels, registry: Registry, models: Models, intake: I
     stack.push_async_callback(watch.close)
 
 
-def _show(context: StageContext, parking: Parking) -> None:
-    """Requests that wait for room in TICKETS, as a gauge."""
+def _queue(context: StageContext, settings: PreprocessSettings) -> WorkQueue:
+    return WorkQueue(
+        context.connection,
+        subjects.REQUESTS,
+        subjects.PREPROCESS_CONSUMER,
+        slots=settings.slots,
+        ack_wait_s=context.topology.request_ack_wait_s,
+    )
+
+
+def _parking(context: StageContext, settings: PreprocessSettings) -> Parking:
+    """With a gauge of the requests in it."""
+    parking = Parking(requests=settings.parked_requests, size=settings.parked_bytes)
 
     def readings() -> list[tuple[float, dict[str, str]]]:
         return [(parking.parked, {})]
 
     context.telemetry.gauge("parked_requests", "Requests whose tickets have no room", readings)
+    return parking
+
+
+def _longest_s(context: StageContext) -> float:
+    """An answer has to stay replayable for as long again as it took."""
+    return min(MAX_DEADLINE_S, context.topology.results_max_age_s / 2)

@@ -61,6 +61,7 @@ class Held:
         """It may run, or have run, somewhere: only the owner can say where the next attempt goes on."""
         self.attempt = 0
         self.ids = b""
+        self.ask_again_at = float("inf")  # counts from the moment the next open is stored
         self.phase = Phase.END if self.fault else Phase.ASK
 
     def put_back(self) -> None:

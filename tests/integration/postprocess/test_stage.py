@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from broker import subjects
 from broker.cancels import put_cancel
 from broker.connection import Inbound
+from broker.journal import JournalRecord
 from broker.leases import owners
 from broker.server import EmbeddedServer
 from schemas.codec import decode, unpack_ids
@@ -18,6 +20,9 @@ from schemas.faults import Fault, RequestFault
 from schemas.journal import End
 from schemas.result import Result
 from schemas.ticket import AnswerSpec
+from stages.postprocess.effects import Effects
+from stages.postprocess.lookups import Found
+from stages.postprocess.owner import Owner
 from tests.integration.postprocess.conftest import SESSION, TENANT, Request, World
 from tests.integration.postprocess.waiting import until, until_async
 
@@ -157,6 +162,26 @@ async def test_nothing_is_lost_when_a_replica_dies(world: World) -> None:
     await world.replica()
     for request in requests:
         assert await world.ended(request) == "first half, second half"
+    assert await until_async(lambda: settled(world))
+
+
+async def test_a_bug_costs_a_second_and_no_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no entry may do, end the reading of its partition: it starts over from what is stored."""
+    await world.replica()
+    request = await world.submit("r1")
+    attempt, _ = await world.open(request)
+    await world.write(request, attempt, 0, "before, ")
+    await until_async(lambda: world.text_so_far(request))
+    apply, calls = Owner.apply, iter([True])
+
+    def fails_once(owner: Owner, records: Sequence[JournalRecord], found: Found) -> Effects:
+        if next(calls, False):
+            raise RuntimeError("a bug")
+        return apply(owner, records, found)
+
+    monkeypatch.setattr(Owner, "apply", fails_once)
+    await world.write(request, attempt, 8, "behind", finish="length")
+    assert await world.ended(request) == "before, behind"
     assert await until_async(lambda: settled(world))
 
 

@@ -225,9 +225,27 @@ class TestRefusals:
         await world.intake.take(delivery(request()))
         assert world.ends[0][1].fault.code == "cancelled"
 
+    async def test_one_that_is_cancelled_in_the_last_moment(self, world: World) -> None:
+        """While it was prepared: no ticket leaves any more."""
+
+        async def prepare(incoming: Any) -> Any:
+            outcome = await world.lanes.prepare(incoming)
+            world.cancelled.add("t.r")
+            return outcome
+
+        await world.make(prepare=prepare).take(delivery(request()))
+        assert world.log == ["end", "ack"]
+        assert world.ends[0][1].fault.code == "cancelled"
+
     async def test_one_past_its_deadline(self, world: World) -> None:
         """E13: it never goes on."""
         await world.intake.take(delivery(request(deadline_s=1.0), stored_at=time.time() - 2))
+        assert (world.ends[0][1].fault.code, world.tickets) == ("deadline", [])
+
+    async def test_its_time_ends_while_the_broker_is_away(self, world: World) -> None:
+        """Trying again ends with the deadline."""
+        world.errors = [Unavailable("gone")] * 3
+        await world.intake.take(delivery(request(deadline_s=0.3)))
         assert (world.ends[0][1].fault.code, world.tickets) == ("deadline", [])
 
     async def test_a_journal_that_is_away(self, world: World) -> None:
@@ -314,7 +332,7 @@ class TestFullQueues:
         """With a delay that grows; before any work is done on it."""
         world.full.add("hr.ticket.tiny.t")
         parked = [asyncio.create_task(world.intake.take(delivery(request(id=f"r{n}")))) for n in range(2)]
-        await until(lambda: world.intake._parking.parked == 2)
+        await until(lambda: world.intake.parking.parked == 2)
         await world.intake.take(delivery(request()))
         await world.intake.take(delivery(b"\xff", deliveries=50))
         first, later = world.naks
@@ -327,7 +345,7 @@ class TestFullQueues:
         """E9: at once, not when there is room."""
         world.full.add("hr.ticket.tiny.t")
         waiting = asyncio.create_task(world.intake.take(delivery(request(n=2))))
-        await until(lambda: world.intake._parking.parked == 1)
+        await until(lambda: world.intake.parking.parked == 1)
         world.cancelled.add("t.r")
         world.intake.call_off("t.r")
         await asyncio.wait_for(waiting, 5)
@@ -346,7 +364,7 @@ class TestFullQueues:
         """Without delay: another replica may have room. So do those that come to be parked later."""
         world.full.add("hr.ticket.tiny.t")
         waiting = asyncio.create_task(world.intake.take(delivery(request())))
-        await until(lambda: world.intake._parking.parked == 1)
+        await until(lambda: world.intake.parking.parked == 1)
         world.intake.call_off()
         await asyncio.wait_for(waiting, 5)
         await asyncio.wait_for(world.intake.take(delivery(request(id="later"))), 5)

@@ -154,6 +154,23 @@ async def test_an_unanswered_open_is_written_again_and_says_that_it_replaces_one
     assert held.phase is Phase.ASKED
 
 
+async def test_while_an_open_is_being_stored_no_other_is_written() -> None:
+    """The patience with the owner begins when the open is stored, however long that takes."""
+    one = bench(w1=4)
+    one.pull(ticket("a"), 1, deliveries=2)
+    await one.tick()
+    gate = one.journal.gate[0] = one.journal.gate[1] = asyncio.Event()
+    one.later += 2.1
+    for _ in range(3):
+        one.begin_tick()
+        await asyncio.sleep(0)
+    one.journal.gate.clear()
+    gate.set()
+    await one.tick()
+
+    assert len(one.journal.opens) == 2
+
+
 async def test_what_is_known_to_run_is_not_fresh_whatever_the_delivery_count_says() -> None:
     """A broker killed right after a fetch hands tickets out again with count 1."""
     one = bench(w1=4)
