@@ -89,7 +89,8 @@ class Child:
             wait_s = backoff.after(time.monotonic() - started)
             log.warning("child.died", child=self.spec.name, status=status, again_in_s=wait_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._stopping.wait()
 
     def stop(self) -> None:
         """Soft: the process finishes what is in hand. It is not started again."""

@@ -10,7 +10,7 @@ import structlog
 
 from schemas.model import slug
 from stages.inference.bundled_model import BundledModelMissingError, bundled_model_path
-from stages.inference.engine import Engine, EngineUnavailable
+from stages.inference.engine import Engine, EngineMisconfigured
 from stages.inference.hardware import Hardware, detect, set_environment
 from stages.inference.model_card import checkpoint_files, eos_ids, model_name, weights_dtype
 from stages.inference.settings import InferenceSettings
@@ -38,7 +38,7 @@ class ServedModel:
 def served_model(settings: InferenceSettings) -> ServedModel:
     """The engine that the settings ask for; reads the model's small files, from a hub if need be (blocks).
 
-    Raises `EngineUnavailable`, `SettingsError`.
+    Raises `EngineMisconfigured`, `EngineUnavailable`, `SettingsError`.
     """
     if settings.engine == "simulated":
         return _simulated(settings)
@@ -76,13 +76,13 @@ def _simulated(settings: InferenceSettings) -> ServedModel:
 def _vllm(settings: InferenceSettings) -> ServedModel:
     hardware = detect()
     if not hardware.kind:
-        raise EngineUnavailable("vLLM is not installed here (it has no macOS wheel): the engine `simulated` always is")
+        raise EngineMisconfigured("vLLM is not installed here (it has no macOS wheel); the engine `simulated` is")
     log.info("inference.hardware", **_words(hardware), **set_environment(hardware))
     options = engine_options(settings)
     try:
         model = settings.model or str(bundled_model_path())
     except BundledModelMissingError as error:
-        raise EngineUnavailable(str(error)) from error
+        raise EngineMisconfigured(str(error)) from error
     files = checkpoint_files(model, settings.revision, trust_remote_code=settings.trust_remote_code)
     name = settings.served_name or model_name(model)
     return ServedModel(_vllm_engine(settings, model, files, options, hardware), "vllm", name, files)
@@ -100,6 +100,7 @@ def _vllm_engine(
 
     if options and (unknown := unknown_options(options)):
         raise SettingsError([Problem("engine_options", name, text) for name, text in unknown.items()])
+    own = settings.engine_process == "own" or (settings.engine_process == "auto" and hardware.kind == "gpu")
     wanted = VllmOptions(
         model=model,
         eos_ids=eos_ids(files),
@@ -107,9 +108,9 @@ def _vllm_engine(
         trust_remote_code=settings.trust_remote_code,
         slots=settings.slots,
         weights_dtype=weights_dtype(files),
+        own_process=own,
         options=options,
     )
-    own = settings.engine_process == "own" or (settings.engine_process == "auto" and hardware.kind == "gpu")
     return VllmProcess(wanted, hardware) if own else StepThread(lambda: VllmCore(wanted, hardware))
 
 

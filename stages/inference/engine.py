@@ -18,7 +18,11 @@ class EngineDead(RuntimeError):
 
 
 class EngineUnavailable(RuntimeError):
-    """The engine cannot start on this machine or with these options; the message says what would help."""
+    """The engine could not start; the message says why."""
+
+
+class EngineMisconfigured(EngineUnavailable):
+    """It cannot start on this machine or with these options, however often one tries; the message says what to do."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from schemas.model import ARTIFACTS, ModelCard, slug
 from schemas.ticket import EngineSampling
-from stages.inference.engine import EngineFacts, EngineUnavailable
+from stages.inference.engine import EngineFacts, EngineMisconfigured, EngineUnavailable
 
 CONFIG = "config.json"
 Json = Mapping[str, Any]
@@ -17,7 +17,8 @@ Json = Mapping[str, Any]
 def checkpoint_files(model: str, revision: str = "", *, trust_remote_code: bool = False) -> dict[str, bytes]:
     """The small files of a checkpoint (`ARTIFACTS` and config.json), from a folder or the hub, those that exist.
 
-    A model without tokenizer.json gets one from its slow tokenizer. Raises `EngineUnavailable`.
+    A model without tokenizer.json gets one from its slow tokenizer. Raises `EngineMisconfigured` for a model that is
+    none, `EngineUnavailable` where the hub does not answer.
     """
     names = (*ARTIFACTS, CONFIG)
     folder = Path(model).expanduser()
@@ -26,7 +27,7 @@ def checkpoint_files(model: str, revision: str = "", *, trust_remote_code: bool 
     else:
         found = _from_hub(model, revision or None, names)
     if CONFIG not in found:
-        raise EngineUnavailable(f"{model} has no {CONFIG}: it is no checkpoint that an engine could load")
+        raise EngineMisconfigured(f"{model} has no {CONFIG}: it is no checkpoint that an engine could load")
     if "tokenizer.json" not in found:
         found |= _converted_tokenizer(model, revision or None, trust_remote_code)
     return found
@@ -91,7 +92,7 @@ def weights_dtype(files: Mapping[str, bytes]) -> str:
 
 def _from_hub(model: str, revision: str | None, names: Iterable[str]) -> dict[str, bytes]:
     import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     download = cast("Any", huggingface_hub).hf_hub_download
     found: dict[str, bytes] = {}
@@ -100,6 +101,8 @@ def _from_hub(model: str, revision: str | None, names: Iterable[str]) -> dict[st
             found[name] = Path(download(model, name, revision=revision)).read_bytes()
         except EntryNotFoundError:
             continue
+        except (HFValidationError, RepositoryNotFoundError) as error:
+            raise EngineMisconfigured(f"{model} is no folder here and no model of the hub: {error}") from error
         except Exception as error:
             raise EngineUnavailable(f"{model} is no folder here, and the hub did not give it: {error}") from error
     return found
@@ -116,7 +119,7 @@ def _converted_tokenizer(model: str, revision: str | None, trust_remote_code: bo
             tokenizer.save_pretrained(folder)
             return {name: path.read_bytes() for name in ARTIFACTS if (path := Path(folder) / name).is_file()}
     except Exception as error:
-        raise EngineUnavailable(f"{model} has no tokenizer.json, and none could be made: {error}") from error
+        raise EngineMisconfigured(f"{model} has no tokenizer.json, and none could be made: {error}") from error
 
 
 def _tokenizer_eos(files: Mapping[str, bytes]) -> list[int]:

@@ -18,7 +18,7 @@ from schemas.codec import decode, encode
 from schemas.control import Cancel, Drop, WorkerStatus
 from schemas.grant import Grant
 from stages.inference.choose_engine import ServedModel, served_model
-from stages.inference.engine import EngineFacts
+from stages.inference.engine import EngineFacts, EngineMisconfigured
 from stages.inference.heartbeat import Heartbeat
 from stages.inference.journal_sender import JournalSender
 from stages.inference.model_card import artifacts, model_card
@@ -27,6 +27,7 @@ from stages.inference.settings import InferenceSettings
 from stages.inference.watchdog import Watchdog
 from stages.inference.worker import Worker, WorkerIdentity
 from stages.lifecycle import StageContext
+from stages.settings import Problem, SettingsError
 
 log = structlog.get_logger()
 
@@ -45,8 +46,11 @@ async def run(context: StageContext, settings: InferenceSettings) -> None:
 
     Raises `EngineUnavailable`, `EngineDead`, `EngineStalled`, `SettingsError`, `BrokerError`.
     """
-    model = await asyncio.to_thread(served_model, settings)
-    facts = await _unless_stopped(context, model.engine.start())
+    try:
+        model = await asyncio.to_thread(served_model, settings)
+        facts = await _unless_stopped(context, model.engine.start())
+    except EngineMisconfigured as error:
+        raise SettingsError([Problem("inference", "", str(error))]) from error
     if facts is None:
         await model.engine.close()
         return

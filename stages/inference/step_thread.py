@@ -19,12 +19,16 @@ from stages.inference.engine import (
 )
 
 CLOSE_PATIENCE_S = 5.0
+LOADING_PATIENCE_S = 20.0
+"""A process that ends while its libraries still load may end in a crash."""
 
 
 class BlockingEngine(Protocol):
     """An engine core as a plain object; every call comes from the same thread (OpenMP keeps a pool for each thread)."""
 
-    def start(self) -> EngineFacts: ...
+    def start(self, give_up: Callable[[], bool]) -> EngineFacts:
+        """Loads the model; raises when `give_up()` has become true meanwhile, as soon as it can."""
+        ...
 
     def add(self, request: EngineRequest) -> None:
         """Raises for a request that it refuses."""
@@ -53,6 +57,8 @@ class StepThread:
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._outbox: asyncio.Queue[StepOutput | EngineDead] = asyncio.Queue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._closing = threading.Event()
+        self._loaded = False
 
     async def start(self) -> EngineFacts:
         self._loop = asyncio.get_running_loop()
@@ -77,16 +83,18 @@ class StepThread:
         """Waits for the step under way, but not for a hung one: the thread dies with the process then."""
         if self._thread.ident is None:
             return
+        self._closing.set()
         self._inbox.put(None)
-        await asyncio.to_thread(self._thread.join, CLOSE_PATIENCE_S)
+        await asyncio.to_thread(self._thread.join, CLOSE_PATIENCE_S if self._loaded else LOADING_PATIENCE_S)
 
     def _run(self) -> None:
         try:
             engine = self._make()
-            facts = engine.start()
+            facts = engine.start(self._closing.is_set)
         except BaseException as error:  # noqa: BLE001 — whatever it is, the starter is told
             self._call(self._fail_start, error)
             return
+        self._loaded = True
         self._call(self._set_started, facts)
         try:
             self._step_until_closed(engine)

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from stages.inference.engine import (
     EngineDead,
     EngineFacts,
     EngineLoad,
+    EngineMisconfigured,
     EngineRequest,
     EngineUnavailable,
     StepOutput,
@@ -75,7 +76,8 @@ def engine_arguments(wanted: VllmOptions, hardware: Hardware) -> dict[str, Any]:
             "enforce_eager": True,
             "block_size": CPU_BLOCK_SIZE,
             "max_num_seqs": CPU_SLOTS,
-            "max_num_batched_tokens": CPU_STEP_TOKENS[1],
+            # A step budget keeps a core in this process below it; another one is out of its reach.
+            "max_num_batched_tokens": 256 if wanted.own_process else CPU_STEP_TOKENS[1],
             "max_model_len": -1,  # as long as the model allows and the KV cache holds
         }
         if not os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
@@ -99,7 +101,7 @@ def unknown_options(options: Iterable[str]) -> dict[str, str]:
 
 
 def vllm_config(arguments: Mapping[str, Any]) -> Any:
-    """vLLM's configuration. Raises `EngineUnavailable` with what vLLM has against the model or the options."""
+    """vLLM's configuration. Raises `EngineMisconfigured` with what vLLM has against the model or the options."""
     from vllm.engine.arg_utils import EngineArgs
     from vllm.usage.usage_lib import UsageContext
 
@@ -107,7 +109,7 @@ def vllm_config(arguments: Mapping[str, Any]) -> Any:
     try:
         return EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
     except Exception as error:
-        raise EngineUnavailable(f"vLLM refuses this model or its options: {error}") from error
+        raise EngineMisconfigured(f"vLLM refuses this model or its options: {error}") from error
 
 
 class VllmCore:
@@ -119,18 +121,21 @@ class VllmCore:
         self._budget: StepBudget | None = None
         self._reader = OutputReader()
 
-    def start(self) -> EngineFacts:
+    def start(self, give_up: Callable[[], bool]) -> EngineFacts:
         begin = time.monotonic()
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         from vllm.v1.engine.core_client import InprocClient
         from vllm.v1.executor import Executor
 
         imported = time.monotonic()
+        _unless(give_up)
         config = vllm_config(engine_arguments(self._wanted, self._hardware))
         configured = time.monotonic()
+        _unless(give_up)
         self._client = InprocClient(config, Executor.get_class(config), True)
         self._scheduler: Any = self._client.engine_core.scheduler
         loaded = time.monotonic()
+        _unless(give_up)
         if self._hardware.kind == "cpu":
             self._warm_up()
         times = {"import_s": imported - begin, "config_s": configured - imported, "load_s": loaded - configured}
@@ -375,6 +380,11 @@ def _facts(config: Any, step_tokens: int, times: Mapping[str, float]) -> EngineF
         step_tokens=int(step_tokens),
         details={"dtype": str(model.dtype).removeprefix("torch."), **details},
     )
+
+
+def _unless(give_up: Callable[[], bool]) -> None:
+    if give_up():
+        raise EngineUnavailable("stopped while it started")
 
 
 def _one_token() -> Any:

@@ -45,7 +45,8 @@ class Place:
         if self.called_off:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
 
 class Parking:

@@ -28,7 +28,6 @@ async def answers(questions: list[dict[str, Any]], tokenizer: Any) -> list[dict[
     from stages.inference.vllm_engine import VllmCore, VllmOptions
 
     hardware = detect()
-    set_environment(hardware)
     engine = StepThread(
         lambda: VllmCore(VllmOptions(str(bundled_model_path()), [EOS], weights_dtype="float32"), hardware)
     )
@@ -65,6 +64,7 @@ def main() -> None:
     """Standard input to standard output; what libraries print goes to standard error."""
     output = os.dup(1)
     os.dup2(2, 1)
+    set_environment(detect())  # before torch is imported
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(str(bundled_model_path()))

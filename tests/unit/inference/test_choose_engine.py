@@ -7,7 +7,7 @@ import pytest
 
 from stages.inference import choose_engine
 from stages.inference.choose_engine import engine_options, served_model
-from stages.inference.engine import EngineUnavailable
+from stages.inference.engine import EngineMisconfigured
 from stages.inference.hardware import Hardware
 from stages.inference.settings import InferenceSettings
 from stages.inference.simulated import SimulatedEngine
@@ -56,5 +56,5 @@ def test_simulated() -> None:
 def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no vLLM, the message names what there is."""
     monkeypatch.setattr(choose_engine, "detect", lambda: Hardware("", [0], 1, 1, bfloat16=False))
-    with pytest.raises(EngineUnavailable, match="simulated"):
+    with pytest.raises(EngineMisconfigured, match="simulated"):
         served_model(settings())

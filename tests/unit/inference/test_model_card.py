@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stages.inference.engine import EngineFacts, EngineUnavailable
+from stages.inference.engine import EngineFacts, EngineMisconfigured
 from stages.inference.model_card import (
     artifacts,
     checkpoint_files,
@@ -84,8 +84,10 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
 
 def test_no_checkpoint(tmp_path: Path) -> None:
     """A folder without config.json is refused in words."""
-    with pytest.raises(EngineUnavailable, match=r"has no config\.json"):
+    with pytest.raises(EngineMisconfigured, match=r"has no config\.json"):
         checkpoint_files(str(tmp_path))
+    with pytest.raises(EngineMisconfigured, match="no folder here"):
+        checkpoint_files(str(tmp_path / "none"))
 
 
 def test_names(tmp_path: Path) -> None:

@@ -30,8 +30,13 @@ class StandInEngine:
         self.requests: dict[str, int] = {}
         self.threads: set[int] = set()
         self.closed = False
+        self.loading_until_given_up = False
 
-    def start(self) -> EngineFacts:
+    def start(self, give_up: Callable[[], bool]) -> EngineFacts:
+        while self.loading_until_given_up and not give_up():
+            time.sleep(0.01)
+        if self.loading_until_given_up:
+            raise EngineUnavailable("given up")
         self.threads.add(threading.get_ident())
         return FACTS
 
@@ -156,6 +161,20 @@ async def test_a_failed_start(error: Exception, words: str) -> None:
     with pytest.raises(EngineUnavailable, match=words):
         await asyncio.wait_for(thread.start(), 1)
     await thread.close()
+
+
+async def test_close_while_it_loads() -> None:
+    """A start that is not waited for any more is told so, and its thread ends before the process does."""
+    engine = StandInEngine()
+    engine.loading_until_given_up = True
+    thread = StepThread(lambda: engine)
+    starting = asyncio.create_task(thread.start())
+    await asyncio.sleep(0.05)
+    starting.cancel()
+    begin = time.monotonic()
+    await thread.close()
+    assert time.monotonic() - begin < 1
+    assert not any(one.name == "engine" for one in threading.enumerate())
 
 
 async def test_close_does_not_wait_for_a_hung_step(monkeypatch: pytest.MonkeyPatch) -> None:

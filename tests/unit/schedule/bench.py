@@ -90,3 +90,10 @@ class Bench:
         work = self.scheduler.tick(self.now)
         if work:
             self.spawn(self.dispatcher.carry_out(work))
+
+
+def bench(**slots: int) -> Bench:
+    """With these workers and their free slots, heard of already."""
+    one = Bench(MemoryWorkers(slots))
+    one.beat()
+    return one
