@@ -6,7 +6,6 @@
 import asyncio
 import contextlib
 import secrets
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -18,12 +17,13 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
+from broker.options import BrokerOptions
+
 log = structlog.get_logger()
 
 HEADER_RESERVE = 1024
 """Bytes of headers and protocol line that any message of ours stays below."""
 
-PING_INTERVAL_S = 5
 PENDING_BYTES = 64 * 1024 * 1024
 
 
@@ -37,31 +37,6 @@ class Unavailable(BrokerError):
 
 class TooLarge(BrokerError):
     """The message does not fit into the server's `max_payload`, headers included. Trying again does not help."""
-
-
-@dataclass(frozen=True)
-class BrokerOptions:
-    """Where the broker is and who we are there. Files are paths; nothing here is ever logged but `url` and `name`."""
-
-    url: str = "nats://127.0.0.1:4222"
-    name: str = "headrace"
-    user: str = ""
-    password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
-    credentials: str = ""
-    nkey_seed: str = ""
-    tls_ca: str = ""
-    tls_cert: str = ""
-    tls_key: str = ""
-    inbox_prefix: str = "_INBOX"
-
-    def tls(self) -> ssl.SSLContext | None:
-        if not (self.tls_ca or self.tls_cert):
-            return None
-        context = ssl.create_default_context(cafile=self.tls_ca or None)
-        if self.tls_cert:
-            context.load_cert_chain(self.tls_cert, self.tls_key or None)
-        return context
 
 
 @dataclass(frozen=True)
@@ -121,36 +96,17 @@ class Connection:
     async def _connect_until_there(self) -> None:
         while True:
             try:
-                await self.client.connect(**self._connect_arguments())
+                await self.client.connect(
+                    **self.options.connect_arguments(),
+                    disconnected_cb=self._on_disconnected,
+                    reconnected_cb=self._on_reconnected,
+                    closed_cb=self._on_closed,
+                    error_cb=self._on_error,
+                )
                 return
             except (OSError, nats.errors.NoServersError, nats.errors.TimeoutError) as error:
                 log.debug("broker.waiting", url=self.options.url, error=repr(error))
                 await asyncio.sleep(0.1)
-
-    def _connect_arguments(self) -> dict[str, Any]:
-        options = self.options
-        arguments: dict[str, Any] = {
-            "servers": options.url.split(","),
-            "name": options.name,
-            "inbox_prefix": options.inbox_prefix.encode(),
-            "allow_reconnect": True,
-            "max_reconnect_attempts": -1,
-            "reconnect_time_wait": 0.1,
-            "connect_timeout": 2,
-            "ping_interval": PING_INTERVAL_S,
-            "max_outstanding_pings": 2,
-            "disconnected_cb": self._on_disconnected,
-            "reconnected_cb": self._on_reconnected,
-            "closed_cb": self._on_closed,
-            "error_cb": self._on_error,
-            "tls": options.tls(),
-            "user": options.user or None,
-            "password": options.password or None,
-            "token": options.token or None,
-            "user_credentials": options.credentials or None,
-            "nkeys_seed": options.nkey_seed or None,
-        }
-        return {name: value for name, value in arguments.items() if value is not None}
 
     @property
     def connected(self) -> bool:

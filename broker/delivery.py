@@ -1,8 +1,9 @@
-"""One message handed out by a work queue, and what can be said about it: done, not now, still at it."""
+"""One message handed out by a consumer: where it stands, and what can be said to it: done, not now, still at it."""
 
 import base64
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,31 @@ from broker.publisher import CONTENT_TYPE, MESSAGE_ID, TRACE
 
 ACK_TIMEOUT_S = 2.0
 READ_TIMEOUT_S = 5.0
+
+
+class Position(NamedTuple):
+    """Where a message stands: `sequence` in its stream, `number` (from 1) among all that its consumer sent.
+
+    `deliveries` counts from 1, `stored_at` is Unix time by the broker's clock, in seconds.
+    """
+
+    consumer: str
+    deliveries: int
+    sequence: int
+    number: int
+    stored_at: float
+
+
+def position_of(ack_subject: str) -> Position:
+    """Reads what JetStream tells in the ack subject, the reply subject of everything that it delivers.
+
+    `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream sequence>.<consumer sequence>.<time>.<pending>`, where newer
+    servers put `<domain>.<account>` before the stream and may add a token at the end.
+    """
+    tokens = ack_subject.split(".")
+    first = 3 if len(tokens) == 9 else 5
+    consumer, deliveries, sequence, number, stored_at = tokens[first : first + 5]
+    return Position(consumer, int(deliveries), int(sequence), int(number), int(stored_at) / 1e9)
 
 
 @dataclass(frozen=True)
@@ -34,19 +60,14 @@ class Delivery:
 
 
 def delivery_of(message: Inbound) -> Delivery:
-    """Reads what JetStream tells in the ack subject.
-
-    `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream sequence>.<consumer sequence>.<time>.<pending>`, where newer
-    servers put `<domain>.<account>` before the stream and may add a token at the end.
-    """
-    tokens = message.reply.split(".")
-    first = 4 if len(tokens) == 9 else 6
+    """The message with its place, and the headers that a stage asks for."""
+    position = position_of(message.reply)
     return Delivery(
         data=message.data,
         subject=message.subject,
-        sequence=int(tokens[first + 1]),
-        deliveries=int(tokens[first]),
-        stored_at=int(tokens[first + 3]) / 1e9,
+        sequence=position.sequence,
+        deliveries=position.deliveries,
+        stored_at=position.stored_at,
         ack_subject=message.reply,
         content_type=message.headers.get(CONTENT_TYPE, ""),
         trace=message.headers.get(TRACE, ""),

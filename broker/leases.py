@@ -13,7 +13,8 @@ import structlog
 
 from broker.connection import BrokerError, Connection
 from broker.holding import Callback, Holding
-from broker.lease_bucket import Entry, LeaseBucket, Picture, partition_key, replica_key
+from broker.lease_bucket import Entry, LeaseBucket, Picture, partition_key
+from broker.presence import Presence
 from broker.shares import Sightings, shares
 from broker.standstill import StandstillWatch
 from schemas.control import Lease
@@ -57,7 +58,7 @@ class Leases:
         self._members: set[str] = set()
         self._sightings = Sightings(self._beat_s)
         self._reconnects = connection.reconnects
-        self._presence: int | None = 0  # the revision of our own presence; None once we said goodbye
+        self._presence = Presence(self._bucket, owner_id)
         self._beats = 0
         self._beat_at = 0.0
         self._standstill = StandstillWatch(self._beat_s, self._on_standstill)
@@ -99,7 +100,7 @@ class Leases:
 
     async def _run(self) -> None:
         """All reading and writing of the bucket happens here, one thing after the other."""
-        while not self._stopping or self._holdings or self._presence is not None:
+        while not self._stopping or self._holdings or not self._presence.over:
             self._wake.clear()
             try:
                 await self._turn()
@@ -115,7 +116,7 @@ class Leases:
     async def _turn(self) -> None:
         self._standstill.look()
         if self._stopping:
-            await self._say_goodbye()
+            await self._presence.end()
         if _now() - self._beat_at >= self._beat_s:
             await self._beat()
         await self._free_what_is_left()
@@ -124,32 +125,16 @@ class Leases:
         await self._balance(picture)
         await self._remove_the_long_gone(picture)
 
-    async def _say_goodbye(self) -> None:
-        """Our share is the others' from now on; what we still hold stays ours until it is freed."""
-        if self._presence is not None:
-            await self._bucket.remove(replica_key(self._owner), self._presence)
-            self._presence = None
-
     async def _beat(self) -> None:
         """Renews presence and leases, all at once: a write that fails holds up none of the others."""
         now = _now()
         self._beats += 1
         held = [each for each in self._holdings.values() if each.revision is not None and not each.left]
-        done = await asyncio.gather(self._show_presence(), *(self._renew(each, now) for each in held))
+        done = await asyncio.gather(self._presence.show(self._beats), *(self._renew(each, now) for each in held))
         if all(done):
             self._beat_at = now
         else:
             self._sightings.forget()  # others may fare likewise
-
-    async def _show_presence(self) -> bool:
-        if self._presence is None:
-            return True
-        lease = Lease(self._owner, self._beats)
-        try:
-            self._presence = await self._bucket.put(replica_key(self._owner), lease, self._presence) or 0
-        except BrokerError:
-            return False
-        return True
 
     async def _renew(self, holding: Holding, now: float) -> bool:
         """Whether the broker answered. A refusal is explained by the entries that are read next."""
@@ -190,9 +175,7 @@ class Leases:
 
         An entry older than the one we know is the answer of a server that lags: it says nothing.
         """
-        if self._presence is not None:
-            mine = picture.of_replica(self._owner)
-            self._presence = mine.revision if mine else 0
+        self._presence.adopt(picture)
         for partition, holding in self._holdings.items():
             entry = picture.of_partition(partition)
             if holding.revision is None or (entry and entry.revision <= holding.revision):

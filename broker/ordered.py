@@ -7,21 +7,24 @@ from collections.abc import AsyncIterator
 import structlog
 
 from broker.connection import BrokerError, Connection, Inbound
-from broker.jetstream_api import API, Json, call
+from broker.delivery import position_of
+from broker.jetstream_api import Json, call
 from broker.pull import PullLoop
 
 log = structlog.get_logger()
 
-INACTIVE_S = 60
-"""After that long without a pull the server removes a consumer whose reader died."""
+LIMIT = 1000
+INACTIVE_S = 30.0
+DELETE_PATIENCE_S = 1.0
 
 
 class OrderedReader:
-    """Reads `stream`, or what `filter_subject` selects of it, from `from_sequence` (0: its first message) on.
+    """Reads `stream`, or what `filter_subject` selects of it, each message once.
 
     With `last_per_subject` it begins with the newest message of every subject that the filter selects. It reads
     through an ephemeral consumer of its own, which is made anew from the message after the last one whenever one is
-    missing or the connection was lost. At most `limit` messages are on their way or waiting to be taken.
+    missing or the connection was lost; the broker removes one that was not used for `inactive_s` (its reader died).
+    At most `limit` messages are in hand, waiting or on their way.
     """
 
     def __init__(
@@ -30,17 +33,18 @@ class OrderedReader:
         stream: str,
         *,
         filter_subject: str = "",
-        from_sequence: int = 0,
         last_per_subject: bool = False,
-        limit: int = 1024,
+        limit: int = LIMIT,
+        inactive_s: float = INACTIVE_S,
     ) -> None:
         self._connection = connection
         self._stream = stream
         self._filter = filter_subject
         self._last_per_subject = last_per_subject
-        self._last = max(0, from_sequence - 1)
-        self._consumer = ""
-        self._expected = 1
+        self._inactive_s = inactive_s
+        self._last = 0
+        self._consumer = ""  # the newest one: nothing of another is taken
+        self._expected = 1  # the number of its next message; 0 once one is missing
         self._fresh = False
         self._pull = PullLoop(connection, stream, self._attach, limit=limit)
 
@@ -49,62 +53,66 @@ class OrderedReader:
         """Whether messages can arrive."""
         return self._pull.attached
 
+    def begin(self, from_sequence: int = 0) -> None:
+        """Begins to read at `from_sequence` (0: at the first that is there). What goes wrong shows in `rounds`."""
+        self._last = max(0, from_sequence - 1)
+        self._pull.start()
+
     async def start(self) -> int:
-        """Begins to read; the number of messages that wait already. Raises `Unavailable`, `ApiError` (no stream)."""
+        """As `begin`; the number of messages that wait already. Raises `Unavailable`, `ApiError` (no stream)."""
         waiting = await self._create()
         self._fresh = True
-        self._pull.start()
+        self.begin()
         return waiting
 
     async def rounds(self) -> AsyncIterator[list[Inbound]]:
-        """Everything that has come since the last round, in order; ends after `stop`. Raises `ApiError` (no stream)."""
+        """Everything that waits, in order; ends after `stop`. Nothing beyond the limit comes while one is worked on.
+
+        Raises `ApiError` where there is no such stream. Trouble that may pass is waited for.
+        """
         while messages := await self._pull.take():
-            self._pull.release(len(messages))
-            accepted = [message for message in messages if self._accept(message)]
-            if accepted:
+            if accepted := [message for message in messages if self._accept(message)]:
                 yield accepted
+            self._pull.release(len(messages))
 
     async def stop(self) -> None:
-        """Ends reading and removes the consumer."""
+        """Ends reading and removes the consumer. What was not handed out stays in the stream."""
         await self._pull.cut()
-        await self._delete(self._consumer)
+        await self._delete()
 
     def _accept(self, message: Inbound) -> bool:
-        tokens = message.reply.split(".")
-        first = 2 if len(tokens) == 9 else 4  # as in `delivery_of`
-        if tokens[first + 1] != self._consumer:
+        position = position_of(message.reply)
+        if position.consumer != self._consumer or not self._expected:
             return False  # the consumer in its place sends it again
-        if int(tokens[first + 4]) != self._expected:
-            self._consumer_failed(f"gap before {tokens[first + 3]}")
+        if position.number != self._expected:
+            log.warning("ordered.gap", stream=self._stream, after=self._last, got=position.sequence)
+            self._expected = 0
+            self._pull.renew(f"gap before {position.sequence}")
             return False
         self._expected += 1
-        sequence = int(tokens[first + 3])
-        if sequence <= self._last:
+        if position.sequence <= self._last:
             return False
-        self._last = sequence
+        self._last = position.sequence
         return True
-
-    def _consumer_failed(self, reason: str) -> None:
-        if self._expected:
-            log.info("ordered.renewed", stream=self._stream, reason=reason)
-            self._expected = 0  # nothing more of this consumer is taken
-            self._pull.renew(reason)
 
     async def _attach(self) -> str:
         if not self._fresh:
-            await self._delete(self._consumer)
+            await self._delete()
             await self._create()
         self._fresh = False
         return self._consumer
 
     async def _create(self) -> int:
-        name = f"ordered_{secrets.token_hex(8)}"
+        """Makes a consumer that begins where reading stands; how many messages wait for it."""
+        # Known before it is there: reading stands still meanwhile, and one whose creation nobody confirmed is removed.
+        name = self._consumer = f"ordered_{secrets.token_hex(8)}"
+        self._expected = 1
         config: Json = {
             "name": name,
             "ack_policy": "none",
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": INACTIVE_S * 1_000_000_000,
+            "inactive_threshold": round(self._inactive_s * 1e9),
             **self._beginning(),
         }
         endpoint = f"CONSUMER.CREATE.{self._stream}.{name}"
@@ -112,7 +120,6 @@ class OrderedReader:
             config["filter_subject"] = self._filter
             endpoint += f".{self._filter}"
         answer = await call(self._connection, endpoint, {"stream_name": self._stream, "config": config})
-        self._consumer, self._expected = name, 1
         return int(answer["num_pending"])
 
     def _beginning(self) -> Json:
@@ -120,8 +127,9 @@ class OrderedReader:
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
         return {"deliver_policy": "last_per_subject" if self._last_per_subject else "all"}
 
-    async def _delete(self, consumer: str) -> None:
+    async def _delete(self) -> None:
         """Politely: the server would find it idle after a while."""
-        if self._connection.connected:
+        if self._consumer and self._connection.connected:
             with contextlib.suppress(BrokerError):
-                await self._connection.publish(f"{API}.CONSUMER.DELETE.{self._stream}.{consumer}", b"")
+                endpoint = f"CONSUMER.DELETE.{self._stream}.{self._consumer}"
+                await call(self._connection, endpoint, timeout_s=DELETE_PATIENCE_S)

@@ -12,7 +12,7 @@ from broker.jetstream_api import API
 
 log = structlog.get_logger()
 
-EXPIRES_S = 30.0
+EXPIRES_S = 5.0
 HEARTBEAT_S = 1.0
 SILENT_HEARTBEATS = 3
 BACK_OFF_S = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)

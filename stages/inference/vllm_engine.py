@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 
 from schemas.journal import Alternative, TokenLogprob
@@ -39,7 +40,7 @@ log = structlog.get_logger()
 
 CPU_STEP_S = 0.2
 """What a step of prefill on a CPU should take: twice that is too much, half a second the limit."""
-CPU_STEP_TOKENS = (32, 1024)
+CPU_STEP_TOKENS = (64, 1024)
 LOWEST_LOGPROB = -9999.0
 SCHEDULED = 2
 """`EngineCoreEventType.SCHEDULED`."""
@@ -280,25 +281,8 @@ def core_request(request: EngineRequest, eos_ids: list[int]) -> Any:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
     from vllm.v1.engine import EngineCoreRequest
 
-    sampling = request.remaining()
-    params = SamplingParams(
-        max_tokens=sampling.max_tokens,
-        min_tokens=sampling.min_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
-        seed=sampling.seed,
-        presence_penalty=sampling.presence_penalty,
-        frequency_penalty=sampling.frequency_penalty,
-        repetition_penalty=sampling.repetition_penalty,
-        logit_bias=sampling.logit_bias,
-        stop_token_ids=sampling.stop_token_ids,
-        ignore_eos=sampling.ignore_eos,
-        logprobs=sampling.logprobs,
-        detokenize=False,
-        output_kind=RequestOutputKind.DELTA,
-    )
+    same = msgspec.structs.asdict(request.remaining())  # our fields have vLLM's names and meanings
+    params = SamplingParams(**same, detokenize=False, output_kind=RequestOutputKind.DELTA)
     # Without this no EOS ever ends anything: it is vLLM's front end that knows them, and we have none.
     params.update_from_generation_config({"eos_token_id": eos_ids}, eos_ids[0] if eos_ids else None)
     return EngineCoreRequest(

@@ -302,8 +302,9 @@ async def test_what_an_older_consumer_delivered_is_not_read_twice(
         numbers += [number_of(record) for record in records]
         if first:
             await append_all(writer, range(1, 200))
-            assert len(reader._pull.waiting) == 99
-            reader._pull.renew("somebody deleted it")
+            pull = reader._reader._pull
+            assert len(pull.waiting) == 99
+            pull.renew("somebody deleted it")
             await asyncio.sleep(0.3)
         if numbers[-1] == 199:
             await reader.stop()
@@ -315,7 +316,8 @@ async def test_a_delivery_that_got_lost(
 ):
     """One delivery that never arrived is found missing by the next one, and read again before it."""
     reader = JournalReader(connection, PARTITION)
-    real, lost = reader._pull._on_message, list[str]()
+    pull, lost = reader._reader._pull, list[str]()
+    real = pull._on_message
 
     async def lossy(message: Inbound) -> None:
         if message.reply and number_in(message) == 10 and not lost:
@@ -323,7 +325,7 @@ async def test_a_delivery_that_got_lost(
         else:
             await real(message)
 
-    monkeypatch.setattr(reader._pull, "_on_message", lossy)
+    monkeypatch.setattr(pull, "_on_message", lossy)
     await reader.start()
     reading = Reading(reader)
     await append_all(writer, range(20))

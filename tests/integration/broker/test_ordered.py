@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("topology")
 
 
 @asynccontextmanager
-async def reading(reader: OrderedReader) -> AsyncGenerator[asyncio.Queue[bytes]]:
-    """What a started reader reads, as it comes."""
+async def reading(reader: OrderedReader, from_sequence: int = 0) -> AsyncGenerator[asyncio.Queue[bytes]]:
+    """What a reader reads, begun or started here, as it comes."""
     got: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def read() -> None:
@@ -30,7 +30,10 @@ async def reading(reader: OrderedReader) -> AsyncGenerator[asyncio.Queue[bytes]]
             for message in messages:
                 got.put_nowait(message.data)
 
-    await reader.start()
+    if from_sequence:
+        reader.begin(from_sequence)
+    else:
+        await reader.start()
     task = asyncio.create_task(read())
     try:
         yield got
@@ -65,7 +68,7 @@ async def test_what_is_there_comes_first_then_what_is_added(connection: Connecti
 async def test_it_begins_where_it_was_told(connection: Connection) -> None:
     """`from_sequence` is the first one that is read."""
     await publish(connection, 1, 2, 3)
-    async with reading(OrderedReader(connection, STREAM, from_sequence=3)) as got:
+    async with reading(OrderedReader(connection, STREAM), from_sequence=3) as got:
         await publish(connection, 4)
         assert await numbers(got, 2) == [3, 4]
 
@@ -75,6 +78,45 @@ async def test_more_than_the_limit_comes_in_order(connection: Connection) -> Non
     async with reading(OrderedReader(connection, STREAM, limit=7)) as got:
         await publish(connection, *range(100))
         assert await numbers(got, 100) == list(range(100))
+
+
+async def test_nothing_beyond_the_limit_comes_while_a_round_is_worked_on(connection: Connection) -> None:
+    """What is in hand counts: only when whoever works on a round comes back is there room for as many again."""
+    reader = OrderedReader(connection, STREAM, limit=4)
+    await publish(connection, *range(10))
+    await reader.start()
+    got: list[Inbound] = []
+    async for messages in reader.rounds():
+        got += messages
+        await asyncio.sleep(0.05)
+        assert len(messages) + len(reader._pull.waiting) <= 4
+        if len(got) == 10:
+            await reader.stop()
+    assert [int(message.data) for message in got] == list(range(10))
+
+
+async def test_it_can_begin_before_the_broker_is_there(server: EmbeddedServer, connection: Connection) -> None:
+    """`begin` waits for nobody: what is stored once the broker is back is read, from the first message on."""
+    await publish(connection, 1, 2)
+    await server.kill()
+    while connection.connected:  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.001)
+    reader = OrderedReader(connection, STREAM)
+    async with reading(reader, from_sequence=1) as got:
+        assert not reader.attached
+        await server.restart()
+        await publish(connection, 3)
+        assert await numbers(got, 3) == [1, 2, 3]
+
+
+async def test_an_unused_consumer_goes_after_the_time_that_was_asked_for(connection: Connection) -> None:
+    """A reader that died without a word leaves nothing behind for longer than `inactive_s`."""
+    reader = OrderedReader(connection, STREAM, inactive_s=0.2)
+    await reader.start()
+    await reader._pull.cut()
+    async with asyncio.timeout(5):
+        while (await call(connection, f"STREAM.INFO.{STREAM}"))["state"]["consumer_count"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 async def test_a_killed_broker_leaves_no_gap(server: EmbeddedServer, connection: Connection) -> None:

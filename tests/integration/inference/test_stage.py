@@ -1,7 +1,9 @@
 """An inference worker with the simulated engine at a real broker, from its first heartbeat to its last entry."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -173,7 +175,8 @@ async def test_drain_hands_back_the_rest(broker_url: str, topology: Topology, pi
 
 async def test_broker_restart(broker_url: str, server: EmbeddedServer, topology: Topology, pipeline: Pipeline) -> None:
     """The broker is killed in mid-answer and comes back within the ack wait: every id is in the journal, once."""
-    async with serving(broker_url, topology, worker(simulated_step_ms=5)) as running:
+    patient = replace(topology, ticket_ack_wait_s=15.0)
+    async with serving(broker_url, patient, worker(simulated_step_ms=5)) as running:
         items = [pipeline.item(f"r{number}", max_tokens=300) for number in range(6)]
         await pipeline.grant(*items)
         await pipeline.until(lambda: len(pipeline.ids) == 6)
@@ -183,6 +186,35 @@ async def test_broker_restart(broker_url: str, server: EmbeddedServer, topology:
         for number in range(6):
             assert pipeline.ids[f"t.r{number}"] == expected([5, 6, 7], 300)
         assert await running.stop() is None
+
+
+async def test_forgets_after_it_stood_still(broker_url: str, topology: Topology, pipeline: Pipeline) -> None:
+    """A process that stood still for the ack wait holds nothing any more: others have it, and it says nothing."""
+    async with serving(broker_url, topology, worker(simulated_step_ms=10)):
+        await pipeline.grant(pipeline.item("r", max_tokens=5000))
+        await pipeline.until(lambda: "t.r" in pipeline.ids and bool(pipeline.heartbeats[-1].held))
+        time.sleep(topology.ticket_ack_wait_s)  # noqa: ASYNC251 — the loop has to stand still
+        await pipeline.until(lambda: pipeline.heartbeats[-1].held == [])
+        assert pipeline.heartbeats[-1].credits.slots == 64
+        assert (await pipeline.grant(pipeline.item("next"))).taken
+        await pipeline.until(lambda: "t.next" in pipeline.finishes)
+    assert (pipeline.released, pipeline.ends) == ([], [])
+
+
+async def test_forgets_after_it_was_cut_off(
+    broker_url: str, server: EmbeddedServer, topology: Topology, pipeline: Pipeline
+) -> None:
+    """Cut off from the broker for the ack wait, it forgets what it held and serves anew."""
+    async with serving(broker_url, topology, worker(simulated_step_ms=10)):
+        await pipeline.grant(pipeline.item("r", max_tokens=5000))
+        await pipeline.until(lambda: "t.r" in pipeline.ids and bool(pipeline.heartbeats[-1].held))
+        await server.kill()
+        await asyncio.sleep(topology.ticket_ack_wait_s)
+        await server.restart()
+        await pipeline.until(lambda: pipeline.heartbeats[-1].held == [])
+        await pipeline.grant(pipeline.item("next"))
+        await pipeline.until(lambda: "t.next" in pipeline.finishes)
+    assert (pipeline.released, pipeline.ends) == ([], [])
 
 
 class Faulty(SimulatedEngine):

@@ -26,7 +26,7 @@ def test_environment_for_a_cpu() -> None:
     assert environ == chosen
     assert chosen["TORCHDYNAMO_DISABLE"] == "1"
     assert (chosen["OMP_NUM_THREADS"], chosen["VLLM_CPU_OMP_THREADS_BIND"]) == ("2", "0-1")
-    assert chosen["GOMP_SPINCOUNT"] == "1000"
+    assert chosen["GOMP_SPINCOUNT"] == "3000"
     assert chosen["VLLM_LOGGING_STREAM"] == "ext://sys.stderr"
 
 

@@ -1,0 +1,53 @@
+"""Where the broker is, who we are there, and how a connection to it behaves."""
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+
+PING_INTERVAL_S = 5
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """Where the broker is and who we are there. Files are paths; nothing here is ever logged but `url` and `name`."""
+
+    url: str = "nats://127.0.0.1:4222"
+    name: str = "headrace"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    credentials: str = ""
+    nkey_seed: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    inbox_prefix: str = "_INBOX"
+
+    def connect_arguments(self) -> dict[str, Any]:
+        """What nats-py's `connect` takes of it: a connection that comes back by itself, for ever."""
+        arguments: dict[str, Any] = {
+            "servers": self.url.split(","),
+            "name": self.name,
+            "inbox_prefix": self.inbox_prefix.encode(),
+            "allow_reconnect": True,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 0.1,
+            "connect_timeout": 2,
+            "ping_interval": PING_INTERVAL_S,
+            "max_outstanding_pings": 2,
+            "tls": self._tls(),
+            "user": self.user or None,
+            "password": self.password or None,
+            "token": self.token or None,
+            "user_credentials": self.credentials or None,
+            "nkeys_seed": self.nkey_seed or None,
+        }
+        return {name: value for name, value in arguments.items() if value is not None}
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if not (self.tls_ca or self.tls_cert):
+            return None
+        context = ssl.create_default_context(cafile=self.tls_ca or None)
+        if self.tls_cert:
+            context.load_cert_chain(self.tls_cert, self.tls_key or None)
+        return context
