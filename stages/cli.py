@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stages.cli_values import numbers, pairs
+from stages.commands.cli_values import numbers, pairs
 
 if TYPE_CHECKING:
     from broker.connection import BrokerOptions
@@ -73,8 +73,8 @@ def up(
     prompt: Annotated[str, typer.Option(help="The question of the demo.")] = "",
 ) -> None:
     """Run the whole pipeline on this machine, with a broker of its own unless one is named."""
-    from stages.plan import UpOptions
-    from stages.up import run_up
+    from stages.commands.plan import UpOptions
+    from stages.commands.up import run_up
 
     options = UpOptions(
         store=store,
@@ -105,8 +105,8 @@ def ask(
     nats_url: NatsUrl = "",
 ) -> None:
     """Send one question to a running pipeline and stream its answer."""
-    from stages.ask import Question
-    from stages.ask import ask as send
+    from stages.commands.ask import Question
+    from stages.commands.ask import ask as send
 
     question = Question(text, model, system, max_tokens, temperature)
     _run(nats_url, lambda broker: send(question, broker, as_json=as_json))
@@ -119,7 +119,7 @@ def status(
     nats_url: NatsUrl = "",
 ) -> None:
     """Show streams and their depth, partitions and their owners, workers and their load."""
-    from stages.inspect_commands import show_status
+    from stages.commands.inspect_commands import show_status
 
     _run(nats_url, lambda broker: show_status(broker, watch=watch, json_form=as_json))
 
@@ -130,7 +130,7 @@ def models(
     nats_url: NatsUrl = "",
 ) -> None:
     """List the models that are served."""
-    from stages.inspect_commands import show_models
+    from stages.commands.inspect_commands import show_models
 
     _run(nats_url, lambda broker: show_models(broker, json_form=as_json))
 
@@ -143,7 +143,7 @@ def init(
     nats_url: NatsUrl = "",
 ) -> None:
     """Make the streams, or verify those that are there (HEADRACE_TOPOLOGY_… and --set give the limits)."""
-    from stages.inspect_commands import make_streams
+    from stages.commands.inspect_commands import make_streams
 
     given = {"partitions": partitions, "replicas": replicas}
     overrides = {name: str(value) for name, value in given.items() if value is not None}
@@ -160,8 +160,8 @@ def _run(nats_url: str, command: Command) -> None:
     """Runs `command(broker options)`; what goes wrong becomes one line and an exit status."""
     from broker.connection import BrokerError, Unavailable
     from schemas.faults import RequestFault
-    from stages.broker_address import broker_options
-    from stages.logs import configure_logging
+    from stages.commands.broker_address import broker_options
+    from stages.process.logs import configure_logging
     from stages.settings import SettingsError
 
     configure_logging("cli", level="error")

@@ -16,12 +16,12 @@ import structlog
 
 from broker.connection import BrokerError, Connection
 from broker.topology import Topology, verify
-from stages.health import Health, HealthServer
-from stages.logs import configure_logging
-from stages.parent import die_with_parent
+from stages.process.health import Health, HealthServer
+from stages.process.logs import configure_logging
+from stages.process.parent import die_with_parent
+from stages.process.signals import StopSignals, end_within
 from stages.sections import StageSettings, load_stage_settings, log_settings
 from stages.settings import SettingsError
-from stages.signals import StopSignals, end_within
 from stages.telemetry import Telemetry
 
 log = structlog.get_logger()

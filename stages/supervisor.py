@@ -8,9 +8,9 @@ import structlog
 
 from broker.connection import BrokerError
 from broker.server import EmbeddedServer
-from stages.backoff import Backoff
-from stages.child import Child, ChildSpec
-from stages.child_output import Sink
+from stages.process.backoff import Backoff
+from stages.process.child import Child, ChildSpec
+from stages.process.child_output import Sink
 from stages.sections import STAGES
 
 log = structlog.get_logger()

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from schemas.model import ModelCard
-from stages.parent import PARENT_VARIABLE
 from stages.preprocess.preparation import Incoming
 from stages.preprocess.probe import DONE, Model, Suspect, frame
+from stages.process.parent import PARENT_VARIABLE
 
 log = structlog.get_logger()
 

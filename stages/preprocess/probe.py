@@ -12,9 +12,9 @@ from typing import BinaryIO
 import msgspec
 
 from schemas.model import ModelCard
-from stages.parent import die_with_parent
 from stages.preprocess.model import LoadedModel
 from stages.preprocess.preparation import Incoming, Preparation
+from stages.process.parent import die_with_parent
 
 LENGTH = struct.Struct("<I")
 DONE = b"."

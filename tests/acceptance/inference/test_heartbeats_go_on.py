@@ -17,7 +17,7 @@ from stages.inference.engine import StepOutput
 from stages.inference.settings import InferenceSettings
 from stages.inference.stage import InferenceStage
 from stages.lifecycle import StageContext
-from tests.acceptance.inference.conftest import RealEngine
+from tests.acceptance.real_engine import RealEngine
 from tests.integration.inference.serving import Pipeline, serving
 
 pytestmark = [pytest.mark.real_engine, pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="session")]

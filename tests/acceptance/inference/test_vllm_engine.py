@@ -8,7 +8,7 @@ import pytest
 from schemas.ticket import EngineSampling
 from stages.inference.engine import EngineRequest
 from stages.inference.settings import InferenceSettings
-from tests.acceptance.inference.conftest import RealEngine
+from tests.acceptance.real_engine import RealEngine
 
 pytestmark = [pytest.mark.real_engine, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 

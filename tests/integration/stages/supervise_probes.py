@@ -7,9 +7,9 @@ from pathlib import Path
 from broker.connection import BrokerOptions, Connection
 from broker.server import EmbeddedServer
 from broker.topology import TopologySettings, initialise
-from stages.child import ChildSpec
-from stages.child_output import to_folder
-from stages.logs import configure_logging
+from stages.process.child import ChildSpec
+from stages.process.child_output import to_folder
+from stages.process.logs import configure_logging
 from stages.supervisor import Supervisor
 
 PROGRAM = (sys.executable, str(Path(__file__).parent / "probe_stage.py"))

@@ -17,7 +17,7 @@ from broker.topology import Topology
 from schemas.codec import encode
 from schemas.control import WorkerStatus
 from schemas.grant import Credits
-from stages.status import Observer
+from stages.commands.status import Observer
 
 ROOT = Path(__file__).parents[3]
 

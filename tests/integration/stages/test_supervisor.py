@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from broker.server import EmbeddedServer
 from broker.topology import Topology
-from stages.child import ChildSpec, HopelessError
+from stages.process.child import ChildSpec, HopelessError
 from stages.supervisor import Supervisor
 
 FOLDER = Path(__file__).parent

@@ -13,10 +13,10 @@ from schemas.control import WorkerStatus
 from schemas.grant import Credits
 from schemas.result import Costs, Usage
 from schemas.ticket import StageTime
-from stages.answer_view import Shown, cost_table, milliseconds, show_answer, summary
-from stages.demo import how_to_go_on
-from stages.status import Partition, Snapshot
-from stages.status_view import as_json, as_tables
+from stages.commands.answer_view import Shown, cost_table, milliseconds, show_answer, summary
+from stages.commands.demo import how_to_go_on
+from stages.commands.status import Partition, Snapshot
+from stages.commands.status_view import as_json, as_tables
 
 COSTS = Costs(
     preprocess=StageTime(0.0004, 0.002),

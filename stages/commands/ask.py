@@ -9,7 +9,7 @@ from rich.console import Console
 
 from broker.client import Headrace
 from broker.connection import BrokerOptions
-from stages.answer_view import Shown, show_answer, summary
+from stages.commands.answer_view import Shown, show_answer, summary
 
 BROKER_PATIENCE_S = 3.0
 

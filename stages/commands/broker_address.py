@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stages.commands.run_folder import find_running
 from stages.process_settings import BrokerSettings
-from stages.run_folder import find_running
 from stages.settings import load_settings, variable
 
 if TYPE_CHECKING:

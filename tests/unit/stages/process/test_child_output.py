@@ -4,7 +4,7 @@ import asyncio
 import io
 from pathlib import Path
 
-from stages.child_output import CHUNK, LAST_LINES, Output, to_folder, to_stream
+from stages.process.child_output import CHUNK, LAST_LINES, Output, to_folder, to_stream
 
 
 async def read_all(output: Output, data: bytes) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.broker_address import broker_options
-from stages.run_folder import RunFolder, find_running
+from stages.commands.broker_address import broker_options
+from stages.commands.run_folder import RunFolder, find_running
 
 
 @pytest.fixture

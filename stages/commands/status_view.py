@@ -8,7 +8,7 @@ from rich.table import Table
 
 from broker import subjects
 from schemas.control import WorkerStatus
-from stages.status import Partition, Snapshot
+from stages.commands.status import Partition, Snapshot
 
 MIB = 1024 * 1024
 WORK_STREAMS = (subjects.REQUESTS, subjects.TICKETS, subjects.DEAD)

@@ -1,6 +1,6 @@
 """How long a process that died waits."""
 
-from stages.backoff import Backoff
+from stages.process.backoff import Backoff
 
 
 def test_it_doubles_to_a_limit_and_starts_anew_after_a_while() -> None:

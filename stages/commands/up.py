@@ -16,14 +16,14 @@ from broker.connection import BrokerError, BrokerOptions, Connection
 from broker.server import EmbeddedServer
 from broker.topology import initialise
 from schemas.faults import RequestFault
-from stages.broker_address import broker_options
-from stages.child import ChildSpec, HopelessError
-from stages.child_output import Sink, to_folder, to_stream
-from stages.demo import how_to_go_on, show_demo, wait_with_progress
-from stages.logs import configure_logging
-from stages.plan import UpOptions, plan
+from stages.commands.broker_address import broker_options
+from stages.commands.demo import how_to_go_on, show_demo, wait_with_progress
+from stages.commands.plan import UpOptions, plan
+from stages.commands.run_folder import RunFolder
+from stages.process.child import ChildSpec, HopelessError
+from stages.process.child_output import Sink, to_folder, to_stream
+from stages.process.logs import configure_logging
 from stages.process_settings import ProcessSettings
-from stages.run_folder import RunFolder
 from stages.settings import SettingsError, load_settings
 from stages.supervisor import Supervisor
 from stages.topology_settings import TopologyLimits

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stages.child import ChildSpec
+from stages.process.child import ChildSpec
 from stages.sections import PROCESS, load_stage_settings, present_stages, stage_settings
 from stages.settings import PREFIX, Problem, SettingsError, settings_of, variable
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.plan import UpOptions, plan
+from stages.commands.plan import UpOptions, plan
 from stages.sections import present_stages
 from stages.settings import SettingsError
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from stages.backoff import Backoff
-from stages.child_output import Output, Sink
-from stages.child_pipe import ChildPipe
 from stages.lifecycle import READY_FD_VARIABLE, WRONG_SETTINGS
-from stages.parent import PARENT_VARIABLE
+from stages.process.backoff import Backoff
+from stages.process.child_output import Output, Sink
+from stages.process.child_pipe import ChildPipe
+from stages.process.parent import PARENT_VARIABLE
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from broker.client import Headrace
 from broker.connection import BrokerOptions
 from schemas.faults import RequestFault
 from schemas.model import ModelCard
-from stages.answer_view import cost_table, show_answer, summary
+from stages.commands.answer_view import cost_table, show_answer, summary
 from stages.settings import PREFIX
 
 QUESTION = "What is the capital of France?"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from stages.health import Health, HealthServer
+from stages.process.health import Health, HealthServer
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from stages.logs import configure_logging
+from stages.process.logs import configure_logging
 
 
 @pytest.fixture(autouse=True)

