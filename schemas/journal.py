@@ -55,7 +55,7 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WorkerTimes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the worker saw of one choice, in seconds since it took the grant; sent with the last tokens."""
+    """What the worker saw of one choice, in seconds since it took the grant; with its first tokens and its last."""
 
     scheduled: float = 0.0
     first_token: float = 0.0

@@ -52,7 +52,7 @@ class Stream:
             logprobs=None if self.logprobs is None else self.logprobs[: self.sent],
             finish=self.finish if self.finish_sent else "",
             stop_id=self.stop_id if self.finish_sent else None,
-            times=self.times if self.finish_sent else None,
+            times=self.times,
         )
 
     def acknowledged(self) -> None:
@@ -62,6 +62,8 @@ class Stream:
         if self.logprobs is not None:
             del self.logprobs[: self.sent]
         self.sent = 0
+        if self.finish_sent or not self.finish:
+            self.times = None
 
     @property
     def pending(self) -> bool:
@@ -111,6 +113,10 @@ class PartitionOutbox:
     def tokens(self, name: str, ids: list[int], logprobs: list[TokenLogprob] | None) -> None:
         self._streams[name].append(ids, logprobs)
         self._on_waiting()
+
+    def started(self, name: str, times: WorkerTimes) -> None:
+        """Its first ids are there: a stop string may end the answer before `finish` tells the rest."""
+        self._streams[name].times = times
 
     def finish(self, name: str, finish: str, stop_id: int | None, times: WorkerTimes) -> None:
         stream = self._streams[name]

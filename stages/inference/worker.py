@@ -273,6 +273,7 @@ class Worker:
         held.first_at = now
         held.scheduled_at = advance.scheduled_at or held.taken_at
         held.cached_tokens = advance.cached_tokens
+        self._outboxes[held.item.ticket.partition].started(held.name, held.times())
         self.tokens_in += held.length - advance.cached_tokens
 
     def _finish(self, held: Held, finish: str, stop_id: int | None) -> None:

@@ -74,6 +74,9 @@ async def test_stop_string_over_tokens(pair: Pipeline) -> None:
     assert text == wanted[:cut]
     assert done.text == wanted[: cut + len(stop)]
     assert (done.choices[0].finish, done.choices[0].stop_reason) == ("stop", stop)
+    costs = done.choices[0].costs
+    assert costs is not None
+    assert costs.schedule.service > 0, "a stop string ends the answer before its worker has told everything"
 
 
 async def test_postprocess_comes_and_goes(pair: Pipeline) -> None:

@@ -198,3 +198,21 @@ def test_whatever_happens_in_between(happenings: list[tuple[str, int, str]]) -> 
     assert sorted(outbox.stored()) == ["a", "b", "c"]
     assert {key: reader.ids.get(key, []) for key in expected} == expected
     assert sorted(reader.finished) == sorted(expected)
+
+
+def test_times_come_twice() -> None:
+    """The first ids bring what the worker knows already, until it is stored; the last ones bring the rest."""
+    early = WorkerTimes(scheduled=0.1, first_token=0.2)
+    outbox = opened("a")
+    outbox.started("a", early)
+    outbox.tokens("a", [1], None)
+    assert taken(outbox).tokens[0].times == early
+    outbox.failed()
+    assert taken(outbox).tokens[0].times == early
+    outbox.stored()
+    outbox.tokens("a", [2], None)
+    assert taken(outbox).tokens[0].times is None
+    outbox.tokens("a", [3], None)
+    outbox.finish("a", "length", None, TIMES)
+    outbox.stored()
+    assert taken(outbox).tokens[0].times == TIMES
