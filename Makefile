@@ -38,7 +38,17 @@ $(INSTALLED): pyproject.toml constraints.txt $(wildcard install/*.py install/*.t
 	@$(PYTHON) -m install $(@:.venv/installed-%=%)
 	@touch $@
 
-# PROMPT and MODEL reach the shell as variables, so that it never parses what a person typed.
+# PROMPT and MODEL reach the shell as variables, so that it never parses what a person typed; set anew without
+# expansion, so that make does not take a dollar sign in it for a variable of its own.
+ifneq ($(value PROMPT),)
+override PROMPT := $(value PROMPT)
+export PROMPT
+endif
+ifneq ($(value MODEL),)
+override MODEL := $(value MODEL)
+export MODEL
+endif
+
 run: $(INSTALLED) ## start a whole pipeline on this machine and talk to it
 	@if [ "$(ACCELERATOR) $(ENGINE)" = "cpu vllm" ] && nvidia-smi -L >/dev/null 2>&1; then \
 		echo 'This machine has an NVIDIA GPU: `make run ACCELERATOR=gpu` uses it.'; fi

@@ -2,7 +2,17 @@
 
 from broker.assembly import Chunk
 from broker.client import CompletedChoice, Completion, Headrace
-from broker.connection import BrokerOptions
+from broker.connection import BrokerError, BrokerOptions, Unavailable
 from schemas.faults import Fault, RequestFault
 
-__all__ = ["BrokerOptions", "Chunk", "CompletedChoice", "Completion", "Fault", "Headrace", "RequestFault"]
+__all__ = [
+    "BrokerError",
+    "BrokerOptions",
+    "Chunk",
+    "CompletedChoice",
+    "Completion",
+    "Fault",
+    "Headrace",
+    "RequestFault",
+    "Unavailable",
+]

@@ -30,7 +30,8 @@ class AnswerStream:
 
     def __init__(self, connection: Connection, partitions: int, tenant: str, request: Request) -> None:
         self._connection = connection
-        self._partition = subjects.partition_of(f"{tenant}.{request.id}", partitions)
+        self._key = f"{tenant}.{request.id}"
+        self._partition = subjects.partition_of(self._key, partitions)
         self._subject = subjects.result(self._partition, tenant, request.session, request.id)
         self._request = request
         self._assembly = AnswerAssembly(max(request.n, 1))  # a wrong n is answered on choice 0
@@ -83,7 +84,7 @@ class AnswerStream:
         except Gap:
             await self._replay()
         except WireError as error:
-            log.warning("client.unreadable_result", request_id=self._request.id, error=str(error))
+            log.warning("client.unreadable_result", request_id=self._key, error=str(error))
 
     def _push(self, result: Result) -> None:
         chunk = self._assembly.push(result)
@@ -94,7 +95,7 @@ class AnswerStream:
         try:
             stored = await stored_results(self._connection, self._partition, self._subject)
         except Unavailable as error:
-            log.warning("client.replay_failed", request_id=self._request.id, error=str(error))
+            log.warning("client.replay_failed", request_id=self._key, error=str(error))
             stored = []
         try:
             for result in stored:

@@ -9,7 +9,7 @@ from broker import subjects
 from broker.bucket_watch import BucketWatch
 from broker.connection import Connection
 from broker.publisher import Publisher
-from schemas.codec import WireError, decode, encode
+from schemas.codec import WireError, decode, encode, sniffed
 from schemas.control import Cancel
 
 log = structlog.get_logger()
@@ -38,7 +38,7 @@ class Cancels:
 
         async def on_value(key: str, value: bytes) -> None:
             try:
-                cancel = decode(Cancel, value)
+                cancel = decode(Cancel, value, sniffed(value))
             except WireError as error:
                 log.warning("cancel.unreadable", error=str(error))
                 return

@@ -1,5 +1,6 @@
 """The Python client: requests in, streamed answers out. Speaks only what `docs/protocol.md` says."""
 
+import os
 import secrets
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from broker.cancels import put_cancel
 from broker.connection import BrokerError, BrokerOptions, Connection, Inbound, Subscription, TooLarge
 from broker.publisher import Full, Publisher
 from broker.registry import Registry
-from broker.topology import Topology, verify
+from broker.topology import count_partitions
 from schemas.codec import CONTENT_TYPES, WireError, encode
 from schemas.control import Cancel
 from schemas.faults import RequestFault
@@ -58,7 +59,7 @@ class Headrace:
     """A client of one tenant. `async with Headrace(url) as hr: async for chunk in hr.stream(messages=[…]): …`
 
     One instance serves any number of requests at once over one connection and one subscription. `options` carries
-    credentials, TLS and the inbox prefix; `url` overrides its url.
+    credentials, TLS and the inbox prefix; `url` overrides its url, and where neither is given HEADRACE_NATS_URL counts.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Headrace:
         options: BrokerOptions | None = None,
         patience_s: float = 10.0,
     ) -> None:
-        base = options or BrokerOptions(name="headrace-client")
+        base = options or BrokerOptions(os.environ.get("HEADRACE_NATS_URL", BrokerOptions.url), "headrace-client")
         self.options = replace(base, url=url) if url else base
         self.tenant = tenant
         self.session = secrets.token_hex(8)
@@ -80,7 +81,7 @@ class Headrace:
     async def __aenter__(self) -> Self:
         """Connects, subscribes to this session's results and proves it. Raises `Unavailable`."""
         self._connection = await Connection.open(self.options, self._patience_s)
-        self._topology: Topology = await verify(self._connection, self._patience_s)
+        self._partitions = await count_partitions(self._connection, self._patience_s)
         self._publisher = Publisher(self._connection)
         self._registry = Registry(self._connection)
         pattern = subjects.result("*", self.tenant, self.session, "*")
@@ -160,7 +161,7 @@ class Headrace:
     async def _submit(self, request: Request) -> AnswerStream:
         """Publishes the request; its results are routed to the returned stream from before that on."""
         subject = subjects.request(self.tenant, await self._slug(request.model))
-        stream = AnswerStream(self._connection, self._topology.partitions, self.tenant, request)
+        stream = AnswerStream(self._connection, self._partitions, self.tenant, request)
         self._streams[request.id] = stream
         try:
             await self._publish(subject, request)
@@ -193,7 +194,8 @@ class Headrace:
         if model not in self._slugs:
             cards = await self._registry.models()
             if not model and len(cards) != 1:
-                raise RequestFault("model_not_found", f"name one of: {', '.join(card.name for card in cards)}", "model")
+                names = ", ".join(card.name for card in cards)
+                raise RequestFault("model_not_found", f"name one of {names}" if names else "none is served", "model")
             named = [card.slug for card in cards if not model or card.answers_to(model)]
             if not named:
                 return slug(model)

@@ -76,6 +76,7 @@ class Connection:
         self.jetstream: JetStreamContext = client.jetstream(timeout=5)
         self.closed = asyncio.Event()
         self.reconnects = 0
+        self._trouble = ""
         self.lost_at = 0.0
         self._closing = False
         self.on_reconnect: list[Callable[[], None]] = []
@@ -90,7 +91,8 @@ class Connection:
             async with asyncio.timeout(patience_s):
                 await connection._connect_until_there()
         except TimeoutError as error:
-            raise Unavailable(f"no broker at {options.url} within {patience_s:.0f} s") from error
+            why = f": {connection._trouble}" if connection._trouble else ""
+            raise Unavailable(f"no broker at {options.url} within {patience_s:.0f} s{why}") from error
         return connection
 
     async def _connect_until_there(self) -> None:
@@ -230,6 +232,7 @@ class Connection:
         self.closed.set()
 
     async def _on_error(self, error: Exception) -> None:
+        self._trouble = str(error) or repr(error)
         if not isinstance(error, (ConnectionError, OSError)):
             log.warning("broker.error", error=repr(error))
 

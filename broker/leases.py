@@ -195,7 +195,7 @@ class Leases:
         share = shares(self._partitions, self._members, holders).get(self._owner, frozenset[int]())
         for partition, holding in self._holdings.items():
             if partition not in share and not holding.leaving:
-                log.info("lease.handed_over", partition=partition, owner=self._owner)
+                log.debug("lease.handed_over", partition=partition, owner=self._owner)
                 holding.leave()
         for partition in sorted(share.difference(self._holdings)):
             if holders.get(partition, self._owner) == self._owner:
@@ -209,7 +209,7 @@ class Leases:
         revision = await self._bucket.put(partition_key(partition), lease, entry.revision if entry else 0)
         # An answer that came too late proves nothing any more.
         if revision is not None and _now() - now < self._term_s and not self._stopping:
-            log.info("lease.gained", partition=partition, owner=self._owner)
+            log.debug("lease.gained", partition=partition, owner=self._owner)
             holding = self._holdings[partition] = Holding(partition, revision, now)
             holding.begin(self._on_gained, self._on_lost, self._wake.set)
 

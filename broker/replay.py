@@ -40,12 +40,15 @@ async def stored_results(connection: Connection, partition: int, subject: str) -
         raise Unavailable(f"{stream} sent {len(collected)} of {expected} stored results") from error
     finally:
         await subscription.close()
-        await connection.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
     return [decode(Result, each.data, encoding_of(each.headers.get("Content-Type", ""))) for each in collected]
 
 
 async def _create_consumer(connection: Connection, stream: str, name: str, subject: str, inbox: str) -> int:
-    """Creates a short-lived consumer that sends everything under `subject` to `inbox`; how much that is."""
+    """Creates a consumer that sends everything under `subject` to `inbox`; how much that is.
+
+    The server removes it when nobody has listened for a while: a right to delete consumers could not be limited to
+    one's own.
+    """
     config = {
         "name": name,
         "deliver_policy": "all",

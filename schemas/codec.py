@@ -55,15 +55,20 @@ def decode(kind: type[T], data: bytes, encoding: Encoding = "msgpack") -> T:
         raise WireError(str(error)) from error
 
 
-def encoding_of(content_type: str) -> Encoding:
-    """The encoding that a `Content-Type` header names; msgpack where there is none. Raises `WireError`."""
+def encoding_of(content_type: str, data: bytes = b"") -> Encoding:
+    """The encoding that a `Content-Type` header names; where there is none, that of `data`. Raises `WireError`."""
     plain = content_type.partition(";")[0].strip().lower()
     for encoding, name in CONTENT_TYPES.items():
         if plain == name:
             return encoding
     if not plain:
-        return "msgpack"
+        return sniffed(data)
     raise WireError(f"expected {' or '.join(CONTENT_TYPES.values())}, got {plain!r}", "Content-Type")
+
+
+def sniffed(data: bytes) -> Encoding:
+    """The encoding of a message's bytes: no map of msgpack begins with a brace."""
+    return "json" if data.lstrip()[:1] == b"{" else "msgpack"
 
 
 def pack_ids(ids: Iterable[int]) -> bytes:

@@ -67,3 +67,16 @@ class RequestFault(Exception):
     def __init__(self, code: FaultCode, message: str, param: str = "") -> None:
         super().__init__(f"{code}: {param + ': ' if param else ''}{message}")
         self.fault = Fault(code, message, param)
+
+    @property
+    def code(self) -> FaultCode:
+        return self.fault.code
+
+    @property
+    def message(self) -> str:
+        return self.fault.message
+
+    @property
+    def param(self) -> str:
+        """The dotted path of the field to change, "" where it is none."""
+        return self.fault.param

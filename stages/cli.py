@@ -8,12 +8,14 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stages.commands.cli_values import numbers, pairs
+from stages.sections import present_stages
 
 if TYPE_CHECKING:
     from broker.connection import BrokerOptions
@@ -24,7 +26,6 @@ FAILED, USAGE, BUSY = 1, 2, 3
 
 app = typer.Typer(
     name="headrace",
-    help="Serves large language models as a pipeline of microservices on NATS JetStream.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,14 +35,27 @@ NatsUrl = Annotated[str, typer.Option(help="Broker; else HEADRACE_NATS_URL, else
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A setting; may be repeated.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"headrace {version('headrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def headrace(
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Serves large language models as a pipeline of microservices on NATS JetStream."""
+
+
 @app.command()
 def stage(
-    name: Annotated[str, typer.Argument(help="preprocess, schedule, inference, postprocess or edge.")],
+    name: Annotated[str, typer.Argument(help=", ".join(present_stages()))],
     settings: Sets = None,
 ) -> None:
     """Run one stage against HEADRACE_NATS_URL until SIGTERM (a second one ends it at once)."""
-    from stages.sections import present_stages
-
     if name not in present_stages():
         raise typer.BadParameter(f"there is no stage {name}; there are {', '.join(present_stages())}")
     overrides = pairs(settings, "--set")

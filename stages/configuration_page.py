@@ -16,7 +16,8 @@ Written by `python -m stages.settings`; do not edit.
 
 Every setting is an environment variable. `headrace stage NAME --set field=value` sets one of that stage,
 `headrace up --set stage.field=value` one of a stage that it starts. Wrong values are all named at once, and the
-process ends with status 2. A process logs its settings when it starts (event `settings`), without the secrets.
+process ends with status 2. A process logs at its start the settings that differ from their defaults (event `settings`;
+all of them at level debug, `settings.all`), without the secrets.
 
 Lists are `a,b`, maps `a=1,b=2`; both may be JSON instead. Whether traces and metrics are exported by OTLP is decided
 by the standard variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT`, …).

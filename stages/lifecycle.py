@@ -16,22 +16,22 @@ import structlog
 
 from broker.connection import BrokerError, Connection
 from broker.topology import Topology, verify
+from stages.process.announcing import announce
 from stages.process.health import Health, HealthServer
 from stages.process.logs import configure_logging
 from stages.process.parent import die_with_parent
 from stages.process.signals import StopSignals, end_within
+from stages.process_settings import HealthSettings
 from stages.sections import StageSettings, load_stage_settings, log_settings
-from stages.settings import SettingsError
+from stages.settings import SettingsError, mask_user, variable
 from stages.telemetry import Telemetry
 
 log = structlog.get_logger()
 
-READY_FD_VARIABLE = "HEADRACE_READY_FD"
-"""A pipe on which `headrace up` reads whether its child is ready: a line `ready` or `waiting` at each change."""
-
 CLEAN, FAILED, WRONG_SETTINGS = 0, 1, 2
 
 EXPORT_PATIENCE_S = 2.0
+WAITING_SHOWS_AFTER_S = 1.0
 EXIT_PATIENCE_S = 3.0
 
 T = TypeVar("T")
@@ -137,7 +137,10 @@ class StageProcess:
         try:
             server = HealthServer(self._health, telemetry.registry, wanted.host, wanted.port)
         except OSError as error:
-            raise _CannotListenError(f"{wanted.host}:{wanted.port}: {error.strerror}") from error
+            raise _CannotListenError(
+                f"{wanted.host}:{wanted.port}: {error.strerror} ({variable(HealthSettings, 'port')};"
+                " each process of a host needs a port of its own)"
+            ) from error
         return contextlib.closing(server)
 
     async def _end_in_words(self, work: Coroutine[Any, Any, int]) -> int:
@@ -149,12 +152,12 @@ class StageProcess:
         except SettingsError as error:
             for problem in error.problems:
                 log.error("settings.wrong", problem=str(problem))  # noqa: TRY400 — the problem is the user's, not a bug
+                announce(f"problem {problem}")
             return WRONG_SETTINGS
-        except _CannotListenError as error:
-            log.error("health.cannot_listen", error=str(error))  # noqa: TRY400 — the text says all there is
-            return FAILED
-        except BrokerError as error:
-            log.error("broker.failed", error=str(error))  # noqa: TRY400 — the text says all there is
+        except (_CannotListenError, BrokerError) as error:
+            event = "broker.failed" if isinstance(error, BrokerError) else "health.cannot_listen"
+            log.error(event, error=str(error))  # noqa: TRY400 — the text says all there is
+            announce(f"problem {error}")
             return FAILED
         except Exception:
             log.exception("stage.failed")
@@ -163,10 +166,13 @@ class StageProcess:
     async def _work(self, telemetry: Telemetry) -> int:
         options = self._settings.broker.options(f"headrace-{self._instance}")
         patience_s = self._settings.process.broker_patience_s
-        connection = await self._unless_stopped(Connection.open(options, patience_s))
+        connection = await self._unless_stopped(
+            Connection.open(options, patience_s), f"the broker at {mask_user(options.url)}"
+        )
         self._health.connected = lambda: connection.connected
         try:
-            topology = await self._unless_stopped(verify(connection, patience_s))
+            streams = "the streams, which `headrace init` makes"
+            topology = await self._unless_stopped(verify(connection, patience_s), streams)
             return await self._until_over(self._context(connection, topology, telemetry))
         finally:
             self._set_ready(False)
@@ -201,11 +207,17 @@ class StageProcess:
             return FAILED
         return CLEAN
 
-    async def _unless_stopped(self, start: Coroutine[Any, Any, T]) -> T:
-        """The result of `start`. Raises `_StoppedEarlyError` when a stop is asked for first."""
+    async def _unless_stopped(self, start: Coroutine[Any, Any, T], awaited: str) -> T:
+        """The result of `start`, with a line in the log where `awaited` lets us wait.
+
+        Raises `_StoppedEarlyError` when a stop is asked for first.
+        """
         task = asyncio.create_task(start)
         stop = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        first = asyncio.FIRST_COMPLETED
+        if not (await asyncio.wait({task, stop}, timeout=WAITING_SHOWS_AFTER_S, return_when=first))[0]:
+            log.info("stage.waiting", awaited=awaited, patience_s=self._settings.process.broker_patience_s)
+            await asyncio.wait({task, stop}, return_when=first)
         stop.cancel()
         if task.done():
             return task.result()
@@ -219,7 +231,7 @@ class StageProcess:
         self._health.ready = ready
         if ready:
             log.info("stage.ready", after_s=round(time.monotonic() - self._started, 2))
-        announce_ready(ready)
+        announce("ready" if ready else "waiting")
 
 
 def _export_the_rest(telemetry: Telemetry) -> None:
@@ -227,14 +239,6 @@ def _export_the_rest(telemetry: Telemetry) -> None:
     closing = threading.Thread(target=telemetry.close, name="telemetry", daemon=True)
     closing.start()
     closing.join(EXPORT_PATIENCE_S)
-
-
-def announce_ready(ready: bool) -> None:
-    """Tells `headrace up`, where that started this process."""
-    fd = os.environ.get(READY_FD_VARIABLE, "")
-    if fd.isdigit():
-        with contextlib.suppress(OSError):
-            os.write(int(fd), b"ready\n" if ready else b"waiting\n")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

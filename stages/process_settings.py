@@ -39,7 +39,13 @@ class HealthSettings:
     SECTION: ClassVar[str] = "health"
 
     host: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 in a container.")
-    port: int = setting(0, "Port to listen on; 0 is off.", minimum=0, maximum=65535)
+    port: int = setting(
+        0,
+        "Port to listen on; 0 is off. Each process of a host needs its own: `headrace up` gives this one to its first"
+        " process and counts up, one a process.",
+        minimum=0,
+        maximum=65535,
+    )
     stall_s: float = setting(
         10.0, "/live answers 503 once the event loop stood still for so many seconds.", minimum=1, maximum=3600
     )

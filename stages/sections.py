@@ -95,9 +95,17 @@ def split_overrides(overrides: Mapping[str, str], default_section: str) -> dict[
 
 
 def log_settings(settings: Iterable[Any], environ: Mapping[str, str]) -> None:
-    """What this process was told, without the secrets, and what looks like a typing mistake."""
+    """What this process was told, without the secrets, and what looks like a typing mistake.
+
+    One line (event `settings`) of those that differ from their defaults; all of them at level debug.
+    """
+    changed: dict[str, Any] = {}
     for loaded in settings:
         cls = cast("type[Any]", type(loaded))
-        log.info("settings", section=section_of(cls) or PROCESS, **shown(loaded))
+        section, values, defaults = section_of(cls) or PROCESS, shown(loaded), shown(cls())
+        log.debug("settings.all", section=section, **values)
+        changed |= {f"{section}.{name}": value for name, value in values.items() if value != defaults[name]}
         for hint in unknown_variables(cls, environ):
             log.warning("settings.unknown", hint=hint)
+    if changed:
+        log.info("settings", **changed)

@@ -9,7 +9,7 @@ import structlog
 from broker.connection import BrokerError
 from broker.server import EmbeddedServer
 from stages.process.backoff import Backoff
-from stages.process.child import Child, ChildSpec
+from stages.process.child import Child, ChildSpec, Tell
 from stages.process.child_output import Sink
 from stages.sections import STAGES
 
@@ -31,8 +31,10 @@ class Supervisor:
         *,
         server: EmbeddedServer | None = None,
         give_up_after: int = 0,
+        tell: Tell | None = None,
     ) -> None:
-        self.children = [Child(spec, sink, give_up_after) for spec in specs]
+        """`give_up_after` and `tell` as in `Child`."""
+        self.children = [Child(spec, sink, give_up_after, tell) for spec in specs]
         self._server = server
         self._tasks: dict[Child, asyncio.Task[None]] = {}
         self._keeper: asyncio.Task[None] | None = None

@@ -98,8 +98,14 @@ class Telemetry:
         self._ttft = seconds("headrace.ttft", "From the request stored to its first token", SECONDS)
         self._itl = seconds("headrace.itl", "Mean time between two tokens of an answer", ITL_SECONDS)
         self._ended = meter.create_counter("headrace.requests_ended", "", "Choices ended, by outcome")
-        self._token_counts: dict[tuple[str, str], int] = {}
-        meter.create_observable_counter("headrace.tokens", [self._read_tokens], "", "Tokens, by direction")
+        self._left_engine = meter.create_counter("headrace.engine_ended", "", "Choices that left an engine, by outcome")
+        self._tokens = TokenCounts(self.stage)
+        self._engine_tokens = TokenCounts(self.stage)
+        for name, counts, text in (
+            ("headrace.tokens", self._tokens, "Tokens of prompts and answers, by direction"),
+            ("headrace.engine_tokens", self._engine_tokens, "Tokens that an engine worked on, by direction"),
+        ):
+            meter.create_observable_counter(name, [counts.read], "", text)
         self._attributes: dict[str, dict[str, str]] = {}
 
     def stage_time(self, *, queued_s: float, service_s: float, model: str = "") -> None:
@@ -117,13 +123,20 @@ class Telemetry:
         self._itl.record(max(seconds, 0.0), self._of(model))
 
     def tokens(self, count: int, direction: str, model: str = "") -> None:
-        """`count` tokens more, `input` (prefilled) or `output` (generated); by one thread."""
-        key = (direction, model)
-        self._token_counts[key] = self._token_counts.get(key, 0) + count
+        """`count` tokens more, `input` (prompt) or `output` (shown), by one thread. Postprocess counts them, once."""
+        self._tokens.add(count, direction, model)
+
+    def engine_tokens(self, count: int, direction: str, model: str = "") -> None:
+        """`count` tokens more, `input` (prefilled) or `output` (generated), those of broken-off attempts too."""
+        self._engine_tokens.add(count, direction, model)
 
     def ended(self, outcome: str, model: str = "") -> None:
-        """One choice ended: `stop`, `length`, or the code of its fault."""
+        """One choice ended: `stop`, `length`, or the code of its fault. Postprocess counts them, once."""
         self._ended.add(1, {**self._of(model), "outcome": outcome})
+
+    def left_engine(self, outcome: str, model: str = "") -> None:
+        """One choice is over in an engine: a finish, the code of a fault, or why others go on with it."""
+        self._left_engine.add(1, {**self._of(model), "outcome": outcome})
 
     def gauge(self, name: str, text: str, read: Callable[[], Readings], unit: str = "") -> None:
         """A gauge `headrace_<name>`. `read` is called in another thread, at every export: it only looks at numbers."""
@@ -173,11 +186,22 @@ class Telemetry:
             found = self._attributes[model] = {"stage": self.stage, "model": model}
         return found
 
-    def _read_tokens(self, _: CallbackOptions) -> Iterable[Observation]:
-        counts = list(self._token_counts.items())
+
+class TokenCounts:
+    """Tokens by direction and model: a sum that is read at every export, far cheaper than a counter's `add`."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def add(self, count: int, direction: str, model: str) -> None:
+        key = (direction, model)
+        self._counts[key] = self._counts.get(key, 0) + count
+
+    def read(self, _: CallbackOptions) -> Iterable[Observation]:
         return [
-            Observation(count, {"stage": self.stage, "direction": direction, "model": model})
-            for (direction, model), count in counts
+            Observation(count, {"stage": self._stage, "direction": direction, "model": model})
+            for (direction, model), count in list(self._counts.items())
         ]
 
 

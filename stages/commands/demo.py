@@ -15,7 +15,6 @@ from broker.connection import BrokerOptions
 from schemas.faults import RequestFault
 from schemas.model import ModelCard
 from stages.commands.answer_view import cost_table, show_answer, summary
-from stages.settings import PREFIX
 
 QUESTION = "What is the capital of France?"
 MAX_TOKENS = 256
@@ -65,7 +64,6 @@ def how_to_go_on(url: str, slug: str) -> str:
     """What a person can type next."""
     program = Path(sys.argv[0])
     command = str(program) if program.name == "headrace" else "headrace"
-    body = {"v": 1, "id": "q1", "session": "me", "messages": [{"role": "user", "content": "Hello!"}]}
     subject = subjects.request("default", slug)
     return "\n".join(
         [
@@ -74,11 +72,21 @@ def how_to_go_on(url: str, slug: str) -> str:
             f"  {command} status --watch",
             f"or with any NATS client (requests go to {subject}):",
             f"  nats --server {url} sub '{subjects.result('*', 'default', 'me', '*')}'",
-            f"  nats --server {url} pub {subject} -H Content-Type:application/json '{json.dumps(body)}'",
-            f"Programs: from headrace import Headrace, with {PREFIX}_NATS_URL={url}",
+            f"  nats --server {url} pub {subject} -H Content-Type:application/json {_typed_request()}",
+            "or in Python:",
+            "  from headrace import Headrace",
+            f'  async with Headrace("{url}") as headrace:',
+            '      print((await headrace.complete(messages=[{"role": "user", "content": "Hello!"}])).text)',
             "Ctrl-C stops it.",
         ]
     )
+
+
+def _typed_request() -> str:
+    """A request as a word of the shell, with another id each time: the broker takes one id once."""
+    messages = [{"role": "user", "content": "Hello!"}]
+    body = json.dumps({"v": 1, "id": "@", "session": "me", "messages": messages})
+    return "'" + body.replace("@", "'$(date +%s)'") + "'"
 
 
 async def _card(client: Headrace, models: Sequence[str]) -> ModelCard:

@@ -29,11 +29,11 @@ async def show_status(broker: BrokerOptions, *, watch: bool, json_form: bool) ->
         observer = Observer(connection)
         await observer.start(PATIENCE_S)
         if json_form or not watch:
-            await _print_status(observer, watch=watch, json_form=json_form)
+            await _print_status(observer, broker.url, watch=watch, json_form=json_form)
             return
-        with Live(as_tables(await observer.snapshot()), auto_refresh=False) as live:
+        with Live(as_tables(await observer.snapshot(), broker.url), auto_refresh=False) as live:
             while True:
-                live.update(as_tables(await observer.snapshot(WATCH_EVERY_S)), refresh=True)
+                live.update(as_tables(await observer.snapshot(WATCH_EVERY_S), broker.url), refresh=True)
 
 
 async def show_models(broker: BrokerOptions, *, json_form: bool) -> None:
@@ -44,7 +44,9 @@ async def show_models(broker: BrokerOptions, *, json_form: bool) -> None:
     if json_form:
         print(json.dumps([_card_values(card) for card in cards], ensure_ascii=False))
         return
-    table = Table("model", "slug", "engine", "context", "aliases")
+    table = Table()
+    for title in ("model", "slug", "engine", "context", "aliases"):
+        table.add_column(title, overflow="fold")
     for card in cards:
         table.add_row(card.name, card.slug, card.engine, str(card.context_length), ", ".join(card.aliases))
     Console().print(table if cards else "no worker has published a model")
@@ -58,14 +60,14 @@ async def make_streams(broker: BrokerOptions, overrides: Mapping[str, str]) -> N
     print(f"streams of {topology.partitions} partitions are there: {broker.url.rpartition('@')[2]}")
 
 
-async def _print_status(observer: Observer, *, watch: bool, json_form: bool) -> None:
+async def _print_status(observer: Observer, url: str, *, watch: bool, json_form: bool) -> None:
     console = Console()
     while True:
         snapshot = await observer.snapshot()
         if json_form:
             print(json.dumps(as_json(snapshot)), flush=True)
         else:
-            console.print(as_tables(snapshot))
+            console.print(as_tables(snapshot, url))
         if not watch:
             return
 

@@ -1,8 +1,8 @@
 """What `headrace up` is asked for, and the processes that follow from it."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stages.process.child import ChildSpec
@@ -50,7 +50,7 @@ def plan(options: UpOptions, environ: Mapping[str, str]) -> list[ChildSpec]:
     for spec in {spec.stage: spec for spec in numbered}.values():
         problems += _wrong_settings(spec, environ)
     if problems:
-        raise SettingsError(_once_each(problems))
+        raise SettingsError(_once_each(_as_typed(problems, options)))
     return numbered
 
 
@@ -92,6 +92,18 @@ def _override_variables(options: UpOptions, problems: list[Problem]) -> dict[str
         else:
             found[variable(stage_settings(section), field_name)] = text
     return found
+
+
+def _as_typed(problems: Iterable[Problem], options: UpOptions) -> list[Problem]:
+    """What was typed here reaches a process as a variable; the error names what was typed."""
+    typed = {
+        f"{PREFIX}_{name.removeprefix(f'{PROCESS}.').replace('.', '_').upper()}": f"--set {name}"
+        for name in options.overrides
+    }
+    cls = stage_settings(ENGINE_STAGE)
+    given = {"engine": options.engine, "engine_options": options.engine_options, "model": options.models}
+    typed |= {variable(cls, name): f"--{name.replace('_', '-')}" for name, value in given.items() if value}
+    return [replace(problem, name=typed.get(problem.name, problem.name)) for problem in problems]
 
 
 def _wrong_names(options: UpOptions) -> list[Problem]:

@@ -5,12 +5,15 @@ from typing import Any
 import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from broker import subjects
 from schemas.control import WorkerStatus
 from stages.commands.status import Partition, Snapshot
+from stages.settings import mask_user
 
 MIB = 1024 * 1024
+LEGEND = "in hand: taken, not settled yet · waiting: not taken yet · unclaimed: for a model that no scheduler serves"
 WORK_STREAMS = (subjects.REQUESTS, subjects.TICKETS, subjects.DEAD)
 
 
@@ -19,11 +22,13 @@ def as_json(snapshot: Snapshot) -> dict[str, Any]:
     return msgspec.to_builtins(snapshot)
 
 
-def as_tables(snapshot: Snapshot) -> RenderableType:
-    """All of it on one screen."""
+def as_tables(snapshot: Snapshot, url: str) -> RenderableType:
+    """All of it on one screen, with the URL of the broker that was looked at."""
     return Group(
+        Text(f"broker {mask_user(url)}"),
         f"[bold]{snapshot.requests_per_s:.1f}[/bold] requests/s · [bold]{snapshot.tokens_per_s:.0f}[/bold] tokens/s",
         _streams(snapshot),
+        Text(LEGEND, style="dim"),
         _partitions(snapshot.partitions),
         _workers(snapshot.workers),
     )
@@ -75,8 +80,9 @@ def _workers(workers: list[WorkerStatus]) -> RenderableType:
 
 
 def _table(first: str, *others: str) -> Table:
+    """Where it is wider than the screen, texts go on in the next line: a name that is cut names nothing."""
     table = Table(expand=False)
-    table.add_column(first, no_wrap=True)
+    table.add_column(first, overflow="fold")
     for name in others:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     return table

@@ -140,7 +140,9 @@ class Up:
         own = {"HEADRACE_NATS_URL": url, **self._log_variables()}
         specs = [spec.with_more(own) for spec in self._specs]
         give_up_after = DEMO_GIVES_UP_AFTER if self._options.demo else 0
-        self._supervisor = Supervisor(specs, self._sink(), server=self._server, give_up_after=give_up_after)
+        self._supervisor = Supervisor(
+            specs, self._sink(), server=self._server, give_up_after=give_up_after, tell=self._tell_person
+        )
         self._supervisor.start()
         self._folder.announce(url)
         try:
@@ -179,6 +181,7 @@ class Up:
             card = await show_demo(self._options_at(url), options.models, options.prompt, console)
             if not options.once:
                 console.out(f"\n{how_to_go_on(url, card.slug)}", highlight=False)
+                console.out(f"Logs: {options.logs or self._folder.logs}", highlight=False)
         if options.once:
             return
         await asyncio.Event().wait()
@@ -202,11 +205,17 @@ class Up:
             form = "console" if self._on_console or self._logs_are_ours else "json"
         return {"HEADRACE_LOG_FORMAT": form}
 
+    def _tell_person(self, text: str) -> None:
+        """A demo's processes log into files: what became of them is said here. Otherwise the log says it."""
+        if self._options.demo:
+            self._console.out(text, highlight=False)
+
     def _on_signal(self, number: int) -> None:
         if self._received:
             self._end_at_once(number)
         self._received = number
-        log.info("stop.asked", signal=signal.Signals(number).name)
+        self._console.out("stopping …", highlight=False)
+        log.debug("stop.asked", signal=signal.Signals(number).name)
         self._stopping.set()
 
     def _end_at_once(self, number: int) -> None:

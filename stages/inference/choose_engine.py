@@ -1,6 +1,7 @@
 """From settings to an engine and the model's files, whichever engine it is."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +77,8 @@ def _simulated(settings: InferenceSettings) -> ServedModel:
 def _vllm(settings: InferenceSettings) -> ServedModel:
     hardware = detect()
     if not hardware.kind:
-        raise EngineMisconfigured("vLLM is not installed here (it has no macOS wheel); the engine `simulated` is")
-    log.info("inference.hardware", **_words(hardware), **set_environment(hardware))
+        raise EngineMisconfigured(_how_to_get_vllm())
+    variables = set_environment(hardware)
     options = engine_options(settings)
     try:
         model = settings.model or str(bundled_model_path())
@@ -85,7 +86,17 @@ def _vllm(settings: InferenceSettings) -> ServedModel:
         raise EngineMisconfigured(str(error)) from error
     files = checkpoint_files(model, settings.revision, trust_remote_code=settings.trust_remote_code)
     name = settings.served_name or model_name(model)
+    log.info("inference.hardware", **_words(hardware), **variables)
     return ServedModel(_vllm_engine(settings, model, files, options, hardware), "vllm", name, files)
+
+
+def _how_to_get_vllm() -> str:
+    if sys.platform == "darwin":
+        return "vLLM is not installed here (it has no macOS wheel); the engine `simulated` is: --engine simulated"
+    return (
+        "vLLM is not installed here: `make install` (with ACCELERATOR=gpu for NVIDIA GPUs) does it; "
+        "--engine simulated does without"
+    )
 
 
 def _vllm_engine(

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from schemas.model import ARTIFACTS, ModelCard, slug
 from schemas.ticket import EngineSampling
-from stages.inference.engine import EngineFacts, EngineMisconfigured, EngineUnavailable
+from stages.inference.engine import EngineFacts, EngineMisconfigured
+from stages.inference.hub import hub_files
 
 CONFIG = "config.json"
 Json = Mapping[str, Any]
@@ -18,14 +19,15 @@ def checkpoint_files(model: str, revision: str = "", *, trust_remote_code: bool 
     """The small files of a checkpoint (`ARTIFACTS` and config.json), from a folder or the hub, those that exist.
 
     A model without tokenizer.json gets one from its slow tokenizer. Raises `EngineMisconfigured` for a model that is
-    none, `EngineUnavailable` where the hub does not answer.
+    none or out of reach, `EngineUnavailable` where the hub breaks off.
     """
     names = (*ARTIFACTS, CONFIG)
     folder = Path(model).expanduser()
     if folder.is_dir():
         found = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
     else:
-        found = _from_hub(model, revision or None, names)
+        _refuse_missing_folder(model)
+        found = hub_files(model, revision or None, names)
     if CONFIG not in found:
         raise EngineMisconfigured(f"{model} has no {CONFIG}: it is no checkpoint that an engine could load")
     if "tokenizer.json" not in found:
@@ -90,22 +92,10 @@ def weights_dtype(files: Mapping[str, bytes]) -> str:
     return ""
 
 
-def _from_hub(model: str, revision: str | None, names: Iterable[str]) -> dict[str, bytes]:
-    import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
-
-    download = cast("Any", huggingface_hub).hf_hub_download
-    found: dict[str, bytes] = {}
-    for name in names:
-        try:
-            found[name] = Path(download(model, name, revision=revision)).read_bytes()
-        except EntryNotFoundError:
-            continue
-        except (HFValidationError, RepositoryNotFoundError) as error:
-            raise EngineMisconfigured(f"{model} is no folder here and no model of the hub: {error}") from error
-        except Exception as error:
-            raise EngineUnavailable(f"{model} is no folder here, and the hub did not give it: {error}") from error
-    return found
+def _refuse_missing_folder(model: str) -> None:
+    """A path is a folder, never a name of the hub."""
+    if Path(model).is_absolute() or model.startswith(("./", "../", "~")) or model in (".", ".."):
+        raise EngineMisconfigured(f"there is no folder {model}")
 
 
 def _converted_tokenizer(model: str, revision: str | None, trust_remote_code: bool) -> dict[str, bytes]:

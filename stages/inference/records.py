@@ -61,12 +61,10 @@ class Records:
         """One choice is over here, `seconds` after it was taken: a finish, a fault's code, or why it went elsewhere."""
         queued = held.times().scheduled if held.produced else seconds
         self._telemetry.stage_time(queued_s=queued, service_s=max(seconds - queued, 0.0), model=self._model)
-        if held.produced > 1:
-            self._telemetry.itl((held.last_at - held.first_at) / (held.produced - 1), self._model)
         if held.produced:
-            self._telemetry.tokens(held.length - held.cached_tokens, "input", self._model)
-            self._telemetry.tokens(held.produced, "output", self._model)
-        self._telemetry.ended(outcome, self._model)
+            self._telemetry.engine_tokens(held.length - held.cached_tokens, "input", self._model)
+            self._telemetry.engine_tokens(held.produced, "output", self._model)
+        self._telemetry.left_engine(outcome, self._model)
         self._record_span(held, outcome, seconds)
         log.info(
             "inference.ended",

@@ -3,6 +3,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # (transformers types its templates only in part)
 
+import os
 import re
 import threading
 import time
@@ -11,10 +12,13 @@ from typing import Any, cast
 
 import jinja2
 import msgspec
-from transformers.utils import chat_template_utils
 
 from schemas.faults import RequestFault
 from stages.preprocess.user_text import UserText
+
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would say in plain text that there is no PyTorch
+
+from transformers.utils import chat_template_utils
 
 RENDER_SECONDS = 5.0
 RENDER_CHARACTERS = 64 * 1024 * 1024

@@ -131,7 +131,7 @@ class Intake:
         except (BrokerError, NoRoomError):
             raise
         except Exception:
-            log.exception("preprocess.failed", request_id=ready.request.id, tenant=passage.tenant)
+            log.exception("preprocess.failed", request_id=passage.key(ready.request.id))
             return INTERNAL
         return None
 

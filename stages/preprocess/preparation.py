@@ -200,7 +200,7 @@ def _refusal(item: _Item, error: BaseException) -> Outcome:
     if isinstance(error, RequestFault):
         fault = _short(error.fault)
     else:
-        log.error("preprocess.failed", request_id=request.id, tenant=item.incoming.tenant, exc_info=error)
+        log.error("preprocess.failed", request_id=f"{item.incoming.tenant}.{request.id}", exc_info=error)
         fault = INTERNAL
     return Refused(Envelope(request.id, request.session), item.encoding, fault, _choices(request))
 

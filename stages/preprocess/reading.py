@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from schemas.codec import Encoding, WireError, decode, encoding_of
+from schemas.codec import Encoding, WireError, decode, encoding_of, sniffed
 from schemas.faults import RequestFault
 from schemas.request import Envelope, Request
 from stages.preprocess.json_values import check_text
@@ -36,9 +36,9 @@ def read(data: bytes, content_type: str) -> tuple[Request, Encoding]:
     Raises `UnanswerableError`, `UnreadableError`, and nothing else, whatever the bytes are.
     """
     try:
-        encoding = encoding_of(content_type)
+        encoding = encoding_of(content_type, data)
     except WireError as error:
-        raise UnanswerableError(str(error)) from error
+        raise _unreadable(data, sniffed(data), error) from error
     try:
         request = decode(Request, data, encoding)
     except WireError as error:

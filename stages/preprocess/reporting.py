@@ -29,8 +29,7 @@ class Reporter:
         service_s = self._times(passage)
         log.info(
             "preprocess.ticketed",
-            request_id=ready.request.id,
-            tenant=passage.tenant,
+            request_id=passage.key(ready.request.id),
             model=passage.slug,
             choices=ready.request.n,
             prompt_tokens=prompt_tokens(ready),
@@ -43,8 +42,7 @@ class Reporter:
         self._times(passage)
         log.info(
             "preprocess.refused",
-            request_id=refused.envelope.id,
-            tenant=passage.tenant,
+            request_id=passage.key(refused.envelope.id),
             model=passage.slug,
             code=refused.fault.code,
             param=refused.fault.param,
@@ -71,7 +69,7 @@ class Reporter:
             traceparent=passage.trace,
             start_s=passage.taken_at,
             end_s=time.time(),
-            attributes={REQUEST_ID: request_id, REQUEST_MODEL: passage.slug, **attributes},
+            attributes={REQUEST_ID: passage.key(request_id), REQUEST_MODEL: passage.slug, **attributes},
             error=error,
         )
 

@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
 
-from stages.lifecycle import READY_FD_VARIABLE, WRONG_SETTINGS
+from stages.lifecycle import WRONG_SETTINGS
+from stages.process.announcing import READY_FD_VARIABLE
 from stages.process.backoff import Backoff
 from stages.process.child_output import Output, Sink
 from stages.process.child_pipe import ChildPipe
@@ -20,6 +21,10 @@ from stages.process.parent import PARENT_VARIABLE
 log = structlog.get_logger()
 
 DRAIN_OUTPUT_S = 1.0
+
+Tell = Callable[[str], None]
+"""Takes one line for a person."""
+
 PROGRAM = (sys.executable, "-m", "stages.cli", "stage")
 
 
@@ -46,10 +51,13 @@ class ChildSpec:
 
 
 class HopelessError(Exception):
-    """A child that starting again cannot help: its settings are wrong, or it never became ready."""
+    """A child that starting again cannot help: its settings are wrong, or it never became ready.
 
-    def __init__(self, name: str, reason: str, last_lines: list[str], *, wrong_settings: bool = False) -> None:
-        super().__init__("\n".join([f"{name} {reason}", *(f"  {line}" for line in last_lines)]))
+    `said` is what it said of it.
+    """
+
+    def __init__(self, name: str, reason: str, said: list[str], *, wrong_settings: bool = False) -> None:
+        super().__init__("\n".join([f"{name} {reason}", *(f"  {line}" for line in said)]))
         self.wrong_settings = wrong_settings
 
 
@@ -60,11 +68,16 @@ class Child:
     children in order. It must be started in the main thread, whose death is what the kernel tells it.
     """
 
-    def __init__(self, spec: ChildSpec, sink: Sink, give_up_after: int = 0) -> None:
-        """`give_up_after`: so many deaths in a row before it was ever ready are hopeless; 0 never gives up."""
+    def __init__(self, spec: ChildSpec, sink: Sink, give_up_after: int = 0, tell: Tell | None = None) -> None:
+        """`give_up_after`: so many deaths in a row before it was ever ready are hopeless; 0 never gives up.
+
+        `tell` is told in words of a death and of what follows.
+        """
         self.spec = spec
         self.ready = asyncio.Event()
         self.starts = 0
+        self._tell = tell
+        self._problems: list[str] = []
         self._output = Output(sink(spec.name))
         self._give_up_after = give_up_after
         self._was_ready = False
@@ -87,7 +100,7 @@ class Child:
                 return
             self._judge(status)
             wait_s = backoff.after(time.monotonic() - started)
-            log.warning("child.died", child=self.spec.name, status=status, again_in_s=wait_s)
+            self._report_death(status, wait_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._stopping.wait()
@@ -105,18 +118,23 @@ class Child:
         if self._process is not None:
             _kill_group(self._process.pid)
 
+    def _report_death(self, status: int, wait_s: float) -> None:
+        log.warning("child.died", child=self.spec.name, status=status, again_in_s=wait_s)
+        if self._tell:
+            self._tell(f"{self.spec.name} died ({_in_words(status)}); it starts again in {wait_s:g} s")
+
     def _judge(self, status: int) -> None:
         """Raises `HopelessError` where starting it again would only repeat this."""
+        said = self._problems or self._output.last_lines
         if status == WRONG_SETTINGS:
-            raise HopelessError(self.spec.name, "has wrong settings", self._output.last_lines, wrong_settings=True)
+            raise HopelessError(self.spec.name, "has wrong settings:", said, wrong_settings=True)
         if self._give_up_after and not self._was_ready and self.starts >= self._give_up_after:
-            raise HopelessError(
-                self.spec.name, f"died {self.starts} times before it was ready", self._output.last_lines
-            )
+            raise HopelessError(self.spec.name, f"died {self.starts} times before it was ready:", said)
 
     async def _run_once(self) -> int:
         """One life of the process; its exit status (negative: a signal)."""
         self.starts += 1
+        self._problems = []
         said, readiness = ChildPipe(), ChildPipe()
         process = await self._start(said, readiness)
         self._process = process
@@ -158,11 +176,28 @@ class Child:
 
     async def _follow_readiness(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
-            if line == b"ready\n":
-                self._was_ready = True
-                self.ready.set()
+            word, _, rest = line.decode(errors="replace").strip().partition(" ")
+            if word == "problem":
+                self._problems.append(rest)
+            elif word == "ready":
+                self._set_ready()
             else:
                 self.ready.clear()
+
+    def _set_ready(self) -> None:
+        if self.starts > 1 and self._tell and not self.ready.is_set():
+            self._tell(f"{self.spec.name} is ready again")
+        self._was_ready = True
+        self.ready.set()
+
+
+def _in_words(status: int) -> str:
+    """A process's exit status; a negative one is the signal that ended it."""
+    if status >= 0:
+        return f"status {status}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-status).name
+    return f"signal {-status}"
 
 
 def _kill_group(leader: int) -> None:

@@ -31,7 +31,7 @@ class Handler:
             self.got += [(delivery, now) for delivery in batch]
             self._more.set()
 
-    async def wait_for(self, count: int, within_s: float = 3.0) -> list[Delivery]:
+    async def wait_for(self, count: int, within_s: float = 15.0) -> list[Delivery]:
         """The first `count` deliveries."""
         async with asyncio.timeout(within_s):
             while len(self.got) < count:

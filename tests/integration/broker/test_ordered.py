@@ -39,7 +39,7 @@ async def reading(reader: OrderedReader, from_sequence: int = 0) -> AsyncGenerat
         yield got
     finally:
         await reader.stop()
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 10)
 
 
 async def publish(connection: Connection, *numbers: int) -> None:

@@ -43,7 +43,7 @@ async def publish(connection: Connection, data: bytes = b"x") -> None:
     await Publisher(connection).publish_patiently(SUBJECT, data, message_id=str(time.monotonic_ns()))
 
 
-async def take(loop: PullLoop, connection: Connection, within_s: float = 2.0) -> list[Inbound]:
+async def take(loop: PullLoop, connection: Connection, within_s: float = 15.0) -> list[Inbound]:
     """The next messages, acknowledged and released."""
     messages = await asyncio.wait_for(loop.take(), within_s)
     for message in messages:
@@ -52,7 +52,7 @@ async def take(loop: PullLoop, connection: Connection, within_s: float = 2.0) ->
     return messages
 
 
-async def until(condition: Callable[[], bool], within_s: float = 3.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
     """Returns once the condition holds."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 - what it looks at has no event
@@ -119,7 +119,7 @@ async def test_stopping_while_the_broker_is_away_is_quick(server: EmbeddedServer
         await until(lambda: len(loop.waiting) == 1)
         await server.kill()
         await until(lambda: not connection.connected)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             assert len(await loop.stop()) == 1
 
 
@@ -189,7 +189,7 @@ async def test_no_more_is_asked_for_than_there_is_room(connection: Connection) -
             await publish(connection)
         seen = 0
         while seen < 16:
-            messages = await asyncio.wait_for(loop.take(), 2)
+            messages = await asyncio.wait_for(loop.take(), 10)
             assert loop._outstanding + len(loop.waiting) + loop._taken <= 8
             assert (await depths(connection)).consumers["preprocess"].ack_pending <= 8
             for message in messages:
@@ -206,7 +206,7 @@ async def test_many_small_pulls_become_few(connection: Connection) -> None:
             await publish(connection)
         taken = 0
         while taken < 16:
-            taken += len(await asyncio.wait_for(loop.take(), 2))
+            taken += len(await asyncio.wait_for(loop.take(), 10))
         for _ in range(16):
             loop.release(1)
             await asyncio.sleep(0.002)
@@ -226,7 +226,7 @@ async def test_what_ends_the_loop_reaches_the_reader(connection: Connection, err
     loop.start()
     for _ in range(2):
         with pytest.raises(type(error)):
-            await asyncio.wait_for(loop.take(), 1)
+            await asyncio.wait_for(loop.take(), 10)
     assert await loop.stop() == []
 
 

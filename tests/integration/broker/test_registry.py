@@ -104,9 +104,9 @@ async def test_a_watch_sees_what_is_there_and_what_changes(connection: Connectio
     watch = await registry.watch(seen.put)
     assert seen.get_nowait() == one
     two = await registry.publish_model(card("two"), {})
-    assert await asyncio.wait_for(seen.get(), 1) == two
+    assert await asyncio.wait_for(seen.get(), 10) == two
     longer = await registry.publish_model(card("one", context_length=4096), {})
-    assert await asyncio.wait_for(seen.get(), 1) == longer
+    assert await asyncio.wait_for(seen.get(), 10) == longer
     await watch.close()
     await registry.publish_model(card("three"), {})
     assert seen.empty()
@@ -121,7 +121,7 @@ async def test_a_watch_survives_a_killed_broker(server: EmbeddedServer, connecti
     await server.restart()
     await connection.wait_connected()
     published = await registry.publish_model(card("m"), {"tokenizer.json": b"x"})
-    assert await asyncio.wait_for(seen.get(), 3) == published
+    assert await asyncio.wait_for(seen.get(), 10) == published
     await watch.close()
 
 

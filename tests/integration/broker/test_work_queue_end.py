@@ -28,7 +28,7 @@ async def test_stopping_gives_back_what_was_not_handed_out(connection: Connectio
     queue = WorkQueue(connection, "REQUESTS", "preprocess", slots=8, ack_wait_s=ACK_WAIT_S)
     await queue.start()
     await publish(connection, 5)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         while len(queue._pull.waiting) < 5:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
     async with handling(other, slots=8) as waiting:
@@ -126,7 +126,7 @@ async def test_a_missing_consumer_is_a_readable_failure(connection: Connection) 
     await call(connection, "CONSUMER.DELETE.REQUESTS.preprocess")
     async with handling(connection) as handler:
         with pytest.raises(TopologyMismatch, match="REQUESTS: consumer preprocess is missing"):
-            await asyncio.wait_for(handler.task, 2)
+            await asyncio.wait_for(handler.task, 10)
 
 
 async def test_a_consumer_deleted_under_a_pull_is_a_readable_failure(connection: Connection) -> None:
@@ -135,7 +135,7 @@ async def test_a_consumer_deleted_under_a_pull_is_a_readable_failure(connection:
         await first_of(connection, handler)
         await call(connection, "CONSUMER.DELETE.REQUESTS.preprocess")
         with pytest.raises(TopologyMismatch, match="REQUESTS: consumer preprocess is missing"):
-            await asyncio.wait_for(handler.task, 2)
+            await asyncio.wait_for(handler.task, 10)
         assert not handler.queue.attached
 
 

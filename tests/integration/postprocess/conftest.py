@@ -162,7 +162,7 @@ class World:
         self._tickets.let_go(delivery)
         return Request(key, choice, ticket.partition, delivery)
 
-    async def redelivered(self, request: Request, within_s: float = 5.0) -> Request:
+    async def redelivered(self, request: Request, within_s: float = 15.0) -> Request:
         """The same ticket, once it was handed out again."""
         sequence = request.ticket.sequence
         delivery = await until(

@@ -11,7 +11,7 @@ T = TypeVar("T")
 LOOK_AGAIN_S = 0.01
 
 
-async def until(look: Callable[[], T | None], within_s: float = 5.0) -> T:
+async def until(look: Callable[[], T | None], within_s: float = 15.0) -> T:
     """What `look` finds, once it finds something."""
 
     async def look_now() -> T | None:
@@ -20,7 +20,7 @@ async def until(look: Callable[[], T | None], within_s: float = 5.0) -> T:
     return await until_async(look_now, within_s)
 
 
-async def until_async(look: Callable[[], Awaitable[T | None]], within_s: float = 5.0) -> T:
+async def until_async(look: Callable[[], Awaitable[T | None]], within_s: float = 15.0) -> T:
     """The same for what has to be asked for."""
     give_up_at = asyncio.get_running_loop().time() + within_s
     while True:

@@ -171,7 +171,7 @@ class FakeOwner:
             await confirm_ack(self._connection, entry.ack)
 
 
-async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 15.0) -> None:
     """Waits until it holds. Raises `TimeoutError`."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 — whatever a test waits for, it has no event

@@ -66,6 +66,16 @@ async def finished(process: Process) -> tuple[int, list[dict[str, Any]]]:
     return process.returncode, [json.loads(line) for line in stderr.splitlines() if line.startswith(b"{")]
 
 
+async def logged(process: Process, event: str) -> dict[str, Any]:
+    """The next line of its log with that event."""
+    assert process.stderr is not None
+    async with asyncio.timeout(20):
+        async for line in process.stderr:
+            if line.startswith(b"{") and (found := json.loads(line))["event"] == event:
+                return found
+    raise AssertionError(f"it ended without {event}")
+
+
 def events(log: list[dict[str, Any]]) -> list[str]:
     return [line["event"] for line in log]
 
@@ -81,17 +91,29 @@ async def test_a_signal_drains_and_ends_with_zero(start: Start, topology: Topolo
     assert events(log)[-2:] == ["stop.asked", "stage.ended"]
 
 
-async def test_settings_are_logged_without_secrets(start: Start, topology: Topology) -> None:
-    """Every section at the start, secrets masked, a mistyped variable pointed at."""
-    process = await start(HEADRACE_PROBE_SECRET="hush", HEADRACE_PROBE_DELAI_S="1")
+async def test_settings_are_logged_without_secrets(start: Start, topology: Topology, broker_url: str) -> None:
+    """One line of what differs from the defaults, secrets masked, a mistyped variable pointed at."""
+    process = await start("nats.inbox_prefix=_MINE", HEADRACE_PROBE_SECRET="hush", HEADRACE_PROBE_DELAI_S="1")
     await running(process)
     process.terminate()
     _, log = await finished(process)
-    sections = {line["section"]: line for line in log if line["event"] == "settings"}
+    (line,) = [line for line in log if line["event"].startswith("settings") and line["level"] == "info"]
+    changed = {name: value for name, value in line.items() if "." in name}
+    assert changed == {"nats.url": broker_url, "nats.inbox_prefix": "_MINE", "probe.secret": "***"}
+    assert "hush" not in json.dumps(log)
+    assert "HEADRACE_PROBE_DELAY_S" in next(line["hint"] for line in log if line["event"] == "settings.unknown")
+
+
+async def test_all_settings_are_logged_at_debug(start: Start, topology: Topology) -> None:
+    """Every section, defaults too, secrets masked."""
+    process = await start(HEADRACE_PROBE_SECRET="hush", HEADRACE_LOG_LEVEL="debug")
+    await running(process)
+    process.terminate()
+    _, log = await finished(process)
+    sections = {line["section"]: line for line in log if line["event"] == "settings.all"}
     assert set(sections) == {"process", "nats", "health", "probe"}
     assert sections["probe"]["secret"] == "***"
     assert "hush" not in json.dumps(log)
-    assert "HEADRACE_PROBE_DELAY_S" in next(line["hint"] for line in log if line["event"] == "settings.unknown")
 
 
 async def test_a_second_signal_ends_it_at_once(start: Start, topology: Topology) -> None:
@@ -174,18 +196,18 @@ async def test_a_stage_can_refuse_its_settings(start: Start, topology: Topology)
 
 
 async def test_it_waits_for_a_broker_and_for_the_streams(start: Start, tmp_path: Path) -> None:
-    """Started before its broker it waits; a soft stop meanwhile ends it cleanly."""
+    """Started before its broker it waits and says once for what; a soft stop meanwhile ends it cleanly."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = await start(HEADRACE_NATS_URL=f"nats://127.0.0.1:{port}")
-    await asyncio.sleep(1.5)
+    assert (await logged(process, "stage.waiting"))["awaited"] == f"the broker at nats://127.0.0.1:{port}"
     server = await EmbeddedServer.start(tmp_path, port=port)
     try:
-        await asyncio.sleep(0.5)
-        assert process.returncode is None
+        assert (await logged(process, "stage.waiting"))["awaited"] == "the streams, which `headrace init` makes"
         process.terminate()
-        assert (await finished(process))[0] == 0
+        status, log = await finished(process)
+        assert (status, "stage.waiting" in events(log)) == (0, False)
     finally:
         await server.stop()
 
@@ -220,8 +242,12 @@ async def test_a_taken_health_port_is_a_failure_in_words(start: Start, topology:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        status, log = await finished(await start(HEADRACE_HEALTH_PORT=str(taken.getsockname()[1])))
-    assert (status, "health.cannot_listen" in events(log)) == (1, True)
+        port = taken.getsockname()[1]
+        status, log = await finished(await start(HEADRACE_HEALTH_PORT=str(port)))
+    assert status == 1
+    error = next(line["error"] for line in log if line["event"] == "health.cannot_listen")
+    assert f"127.0.0.1:{port}" in error
+    assert "HEADRACE_HEALTH_PORT" in error
 
 
 async def test_a_collector_that_is_away_delays_no_stop(start: Start, topology: Topology) -> None:

@@ -53,8 +53,10 @@ def test_simulated() -> None:
     assert served_model(settings(engine="simulated")).name == "simulated"
 
 
-def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no vLLM, the message names what there is."""
+@pytest.mark.parametrize(("platform", "words"), [("linux", "make install.*simulated"), ("darwin", "macOS.*simulated")])
+def test_without_vllm(monkeypatch: pytest.MonkeyPatch, platform: str, words: str) -> None:
+    """Where there is no vLLM, the message says how to get it where that can be had, and names what there is."""
     monkeypatch.setattr(choose_engine, "detect", lambda: Hardware("", [0], 1, 1, bfloat16=False))
-    with pytest.raises(EngineMisconfigured, match="simulated"):
+    monkeypatch.setattr("sys.platform", platform)
+    with pytest.raises(EngineMisconfigured, match=words):
         served_model(settings())

@@ -86,8 +86,18 @@ def test_no_checkpoint(tmp_path: Path) -> None:
     """A folder without config.json is refused in words."""
     with pytest.raises(EngineMisconfigured, match=r"has no config\.json"):
         checkpoint_files(str(tmp_path))
-    with pytest.raises(EngineMisconfigured, match="no folder here"):
-        checkpoint_files(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("path", ["/no/such/folder", "./none", "../none/at/all", "~/no-such-folder-of-mine"])
+def test_a_path_is_never_a_name_of_the_hub(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever mistyped a folder is told of a folder, and nobody asks the hub."""
+
+    def asked(*_: object) -> None:
+        pytest.fail("the hub was asked")
+
+    monkeypatch.setattr("stages.inference.model_card.hub_files", asked)
+    with pytest.raises(EngineMisconfigured, match=f"^there is no folder {path}$"):
+        checkpoint_files(path)
 
 
 def test_names(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """Chat templates: rendered as transformers does, refusals told in the template's words, nothing lost on the way."""
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -300,3 +303,11 @@ def test_a_template_file_goes_before_the_one_in_the_config() -> None:
     named, _ = sources({"chat_template.jinja": b"a", "tokenizer_config.json": b'{"chat_template": "b"}'})
     assert named == {"default": "a"}
     assert sources({"tokenizer_config.json": json.dumps({"chat_template": CHATML}).encode()})[0] == {"default": CHATML}
+
+
+def test_no_line_of_another_s_stands_in_the_log() -> None:
+    """Without PyTorch, which no CPU stage needs, transformers would say so in plain text."""
+    code = "import sys; sys.modules['torch'] = None; import stages.preprocess.chat_template"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSFORMERS")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
+    assert done.stdout + done.stderr == ""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from broker.connection import TooLarge, Unavailable
 from broker.delivery import Delivery
@@ -26,7 +27,7 @@ from stages.preprocess.parking import Parking
 from stages.preprocess.preparation import Preparation, Ready
 from stages.preprocess.reporting import Reporter
 from stages.preprocess.settings import PreprocessSettings
-from stages.telemetry import Telemetry
+from stages.telemetry import REQUEST_ID, Telemetry
 from tests.unit.preprocess.vocabularies import card, files, t256
 
 PARTITIONS = 4
@@ -421,8 +422,9 @@ async def test_a_span_for_each_request(world: World) -> None:
     waiting = asyncio.create_task(intake.take(delivery(request(n=2), trace=TRACE)))
     await asyncio.sleep(0.05)
     world.full.clear()
-    await waiting
-    await intake.take(delivery(request(n=0)))
+    with structlog.testing.capture_logs() as lines:
+        await waiting
+        await intake.take(delivery(request(n=0)))
     telemetry.close()
     good, bad = exporter.get_finished_spans()
     assert (good.name, bad.name) == ("preprocess", "preprocess")
@@ -431,3 +433,5 @@ async def test_a_span_for_each_request(world: World) -> None:
     assert good.context is not None
     assert {ticket.trace for _, ticket in world.tickets} == {f"00-{'a' * 32}-{good.context.span_id:016x}-01"}
     assert dict(bad.attributes or {})["error.type"] == "invalid_request"
+    keys = [line["request_id"] for line in lines] + [(span.attributes or {})[REQUEST_ID] for span in (good, bad)]
+    assert keys == ["t.r"] * 4  # the key by which every stage calls it

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import encode
-from schemas.request import ChatMessage, Request
+from schemas.codec import Encoding, encode
+from schemas.request import ChatMessage, Envelope, Request
 from stages.preprocess.reading import UnanswerableError, UnreadableError, read
 
 JSON, MSGPACK = "application/json", "application/msgpack"
@@ -118,7 +118,6 @@ def test_text_that_is_no_utf8_is_named(field: str, value: dict[str, Any], bad: b
         (b'{"id": "a.b", "session": "s"}', JSON),
         (b'{"id": "r", "session": ">"}', JSON),
         (b'{"id": "r", "session": "\\ud83d"}', JSON),
-        (encode(Request(id="r", session="s")), "text/plain"),
         (encode(Request(id="r", session="s")), JSON),
         (encode(Request(id="", session="s")), MSGPACK),
     ],
@@ -127,6 +126,23 @@ def test_what_nobody_can_be_told_of(data: bytes, content_type: str) -> None:
     """No id or session that could stand in a subject, or no encoding that we know."""
     with pytest.raises(UnanswerableError):
         read(data, content_type)
+
+
+@pytest.mark.parametrize("encoding", ["json", "msgpack"])
+def test_an_unknown_content_type(encoding: Encoding) -> None:
+    """Who sends a readable request under an encoding that we do not know is told so, in the encoding that it has."""
+    with pytest.raises(UnreadableError) as raised:
+        read(encode(Request(id="r", session="s", prompt="x"), encoding), "text/plain")
+    assert raised.value.envelope == Envelope(id="r", session="s")
+    assert raised.value.encoding == encoding
+    assert raised.value.fault.param == "Content-Type"
+
+
+@pytest.mark.parametrize("encoding", ["json", "msgpack"])
+def test_no_content_type(encoding: Encoding) -> None:
+    """Without a header the bytes say which encoding they have."""
+    request = Request(id="r", session="s", prompt="x")
+    assert read(encode(request, encoding), "") == (request, encoding)
 
 
 @given(st.binary(max_size=200), st.sampled_from([JSON, MSGPACK, "", "x"]))

@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from stages.sections import present_stages
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,7 +35,7 @@ def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
         (["stage", "schedule", "--set", "window=x"], "a whole number from 1 to 1024"),
         (["up", "--replicas", "schedule=many"], "must be a whole number"),
         (["up", "--replicas", "scheduler=2"], "no such stage"),
-        (["up", "--engine", "magic"], "one of vllm, simulated"),
+        (["up", "--engine", "magic"], "--engine='magic': must be one of vllm, simulated"),
         (["up", "--set", "topology.partitions=0"], "from 1 to 256"),
         (["ask"], "Missing argument"),
     ],
@@ -43,6 +46,19 @@ def test_wrong_usage_is_status_two_and_says_what_is_right(arguments: list[str], 
     assert done.returncode == 2
     assert hint in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
+
+
+def test_help_names_the_stages_that_there_are() -> None:
+    """What is not there cannot be started, so it is not offered."""
+    done = headrace("stage", "--help", COLUMNS="200")
+    assert done.returncode == 0
+    assert ", ".join(present_stages()) in done.stdout
+
+
+def test_version() -> None:
+    """That of the package that is installed."""
+    done = headrace("--version")
+    assert (done.returncode, done.stdout) == (0, f"headrace {version('headrace')}\n")
 
 
 def test_no_pipeline_is_said_in_one_line(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def test_durations_and_tokens_are_in_the_metrics(telemetry: Telemetry) -> None:
     telemetry.tokens(5, "output", "m")
     telemetry.tokens(7, "output", "m")
     telemetry.ended("stop", "m")
+    telemetry.engine_tokens(9, "output", "m")
+    telemetry.left_engine("released", "m")
     telemetry.gauge("in_hand", "Held", lambda: [(3.0, {"model": "m"})])
     text = metrics(telemetry)
     labels = 'model="m",stage="schedule"'
@@ -53,6 +55,8 @@ def test_durations_and_tokens_are_in_the_metrics(telemetry: Telemetry) -> None:
     assert f"headrace_itl_seconds_count{{{labels}}} 1.0" in text
     assert f'headrace_tokens_total{{direction="output",{labels}}} 12.0' in text
     assert 'headrace_requests_ended_total{model="m",outcome="stop",stage="schedule"} 1.0' in text
+    assert f'headrace_engine_tokens_total{{direction="output",{labels}}} 9.0' in text
+    assert 'headrace_engine_ended_total{model="m",outcome="released",stage="schedule"} 1.0' in text
     assert f"headrace_in_hand{{{labels}}} 3.0" in text
     assert 'service_instance_id="schedule-1"' in text
 

@@ -1,9 +1,13 @@
 """What a person sees of an answer and of the pipeline."""
 
+import dataclasses
 import io
 import json
+import subprocess
+import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
@@ -28,8 +32,8 @@ COSTS = Costs(
 )
 
 
-def rendered(thing: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=120)
+def rendered(thing: RenderableType, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(thing)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -74,10 +78,15 @@ def test_how_to_go_on_can_be_typed_as_it_stands() -> None:
     """The command for any NATS client holds a request in valid JSON, and listens where its answer comes."""
     text = how_to_go_on("nats://127.0.0.1:4567", "SmolLM2")
     line = next(line for line in text.splitlines() if " pub " in line)
-    body = json.loads(line.split("'")[1])
-    assert f" pub hr.request.default.SmolLM2 -H Content-Type:application/json '{json.dumps(body)}'" in line
+    command = f"nats() {{ printf '%s\\n' \"$@\"; }}\n{line}"
+    words = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    assert words[:2] == ["--server", "nats://127.0.0.1:4567"]
+    assert words[2:6] == ["pub", "hr.request.default.SmolLM2", "-H", "Content-Type:application/json"]
+    body = json.loads(words[6])
+    assert abs(int(body["id"]) - time.time()) < 10  # another one each time: the broker takes one id once
     assert f"sub 'hr.result.*.default.{body['session']}.*'" in text
     assert 'ask "Why is the sky blue?"' in text
+    assert 'async with Headrace("nats://127.0.0.1:4567") as' in text
 
 
 SNAPSHOT = Snapshot(
@@ -108,7 +117,9 @@ SNAPSHOT = Snapshot(
 
 def test_status_shows_queues_partitions_and_workers() -> None:
     """What waits, what is in hand, who owns a partition and who does not, how full a worker is."""
-    text = rendered(as_tables(SNAPSHOT))
+    text = rendered(as_tables(SNAPSHOT, "nats://me:secret@127.0.0.1:4222"))
+    assert "broker nats://***@127.0.0.1:4222" in text
+    assert "unclaimed: " in text
     assert "3.2 requests/s · 120 tokens/s" in text
     requests = next(line for line in text.splitlines() if "REQUESTS" in line)
     assert [cell.strip() for cell in requests.strip("│").split("│")][1:] == ["7", "2.00", "2", "5", "1", "0"]
@@ -130,4 +141,13 @@ def test_status_as_json_holds_all_of_it() -> None:
 def test_no_worker_is_said() -> None:
     """The most common reason why nothing is answered."""
     empty = Snapshot(1.0, Depths({}, {}, {}), [], [])
-    assert "no worker" in rendered(as_tables(empty))
+    assert "no worker" in rendered(as_tables(empty, "nats://h"))
+
+
+def test_a_long_name_is_not_cut() -> None:
+    """In a pipe or a narrow terminal it goes on in the next line."""
+    name = "an-organisation-with-a-long-name-A-Model-With-A-Long-Name-70B-Instruct-FP8"
+    workers = [msgspec.structs.replace(SNAPSHOT.workers[0], model=name)]
+    text = rendered(as_tables(dataclasses.replace(SNAPSHOT, workers=workers), "nats://h"), width=80)
+    rows = [line.strip("│").split("│") for line in text.splitlines() if line.startswith("│") and line.count("│") == 8]
+    assert "".join(row[1].strip() for row in rows[-20:] if len(row) == 7).endswith(name)

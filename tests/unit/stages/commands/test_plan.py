@@ -56,14 +56,21 @@ def test_everything_wrong_is_said_at_once_and_before_anything_starts() -> None:
     with pytest.raises(SettingsError) as caught:
         plan(options, {"HEADRACE_GRACE_S": "x"})
     assert sorted(problem.name for problem in caught.value.problems) == [
+        "--engine",
         "--replicas scheduler",
         "--set nowhere.x",
         "--set schedule.windo",
+        "--set schedule.window",
         "--set window",
         "HEADRACE_GRACE_S",
-        "HEADRACE_INFERENCE_ENGINE",
-        "HEADRACE_SCHEDULE_WINDOW",
     ]
+
+
+def test_an_error_names_the_place_where_the_value_stands() -> None:
+    """A variable where it was a variable, an option where it was typed: `--set process.…` too."""
+    with pytest.raises(SettingsError) as caught:
+        plan(UpOptions(overrides={"process.grace_s": "x"}), {"HEADRACE_INFERENCE_ENGINE": "magic"})
+    assert {problem.name for problem in caught.value.problems} == {"--set process.grace_s", "HEADRACE_INFERENCE_ENGINE"}
 
 
 def test_health_ports_count_up() -> None:
