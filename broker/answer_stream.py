@@ -32,7 +32,8 @@ class AnswerStream:
         self._connection = connection
         self._key = f"{tenant}.{request.id}"
         self._partition = subjects.partition_of(self._key, partitions)
-        self._subject = subjects.result(self._partition, tenant, request.session, request.id)
+        # In whatever session it began: an id that was used before has its answer there.
+        self._subject = subjects.result(self._partition, tenant, "*", request.id)
         self._request = request
         self._assembly = AnswerAssembly(max(request.n, 1))  # a wrong n is answered on choice 0
         self._arrived: asyncio.Queue[Inbound | None] = asyncio.Queue(BACKLOG)

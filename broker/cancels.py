@@ -11,6 +11,7 @@ from broker.connection import Connection
 from broker.publisher import Publisher
 from schemas.codec import WireError, decode, encode, sniffed
 from schemas.control import Cancel
+from schemas.names import is_key
 
 log = structlog.get_logger()
 
@@ -41,6 +42,9 @@ class Cancels:
                 cancel = decode(Cancel, value, sniffed(value))
             except WireError as error:
                 log.warning("cancel.unreadable", error=str(error))
+                return
+            if not is_key(key):
+                log.warning("cancel.of_nothing", error=f"{key[:64]!r} is no <tenant>.<request id>")
                 return
             self._remember(key)
             await on_cancel(key, cancel)

@@ -161,6 +161,8 @@ class Headrace:
     async def _submit(self, request: Request) -> AnswerStream:
         """Publishes the request; its results are routed to the returned stream from before that on."""
         subject = subjects.request(self.tenant, await self._slug(request.model))
+        if request.id in self._streams:
+            raise RequestFault("invalid_request", "is being answered in this client already", "id")
         stream = AnswerStream(self._connection, self._partitions, self.tenant, request)
         self._streams[request.id] = stream
         try:

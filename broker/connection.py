@@ -21,6 +21,9 @@ from broker.options import BrokerOptions
 
 log = structlog.get_logger()
 
+MAX_SUBJECT = 1024
+"""Characters. A protocol line of more than 4 KB makes the server end the connection, and the client stays closed."""
+
 HEADER_RESERVE = 1024
 """Bytes of headers and protocol line that any message of ours stays below."""
 
@@ -33,6 +36,10 @@ class BrokerError(Exception):
 
 class Unavailable(BrokerError):
     """No answer, or nobody there to answer."""
+
+
+class NotSendable(BrokerError):
+    """No such subject can be, or a header is no plain ASCII. Trying again does not help."""
 
 
 class TooLarge(BrokerError):
@@ -120,8 +127,9 @@ class Connection:
         return self.client.max_payload - HEADER_RESERVE
 
     async def publish(self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
-        """Core publish: no answer, no promise. Raises `TooLarge`, `Unavailable`."""
+        """Core publish: no answer, no promise. Raises `TooLarge`, `NotSendable`, `Unavailable`."""
         self.check_size(data)
+        check_subject(subject)
         try:
             await self.client.publish(subject, data, reply=reply, headers=headers)
         except nats.errors.Error as error:
@@ -130,8 +138,9 @@ class Connection:
     async def request(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
     ) -> Inbound:
-        """Request/reply. Raises `TooLarge`; `Unavailable` where nobody answers in time or the connection is lost."""
+        """Request/reply. Raises `Unavailable` where nobody answers in time; `TooLarge`, `NotSendable`."""
         self.check_size(data)
+        check_subject(subject)
         cancels = _cancels()
         try:
             async with self.while_connected():
@@ -235,6 +244,12 @@ class Connection:
         self._trouble = str(error) or repr(error)
         if not isinstance(error, (ConnectionError, OSError)):
             log.warning("broker.error", error=repr(error))
+
+
+def check_subject(subject: str) -> None:
+    """Raises `NotSendable` for what no server takes as a subject."""
+    if len(subject) > MAX_SUBJECT or subject.split() != [subject] or ".." in f".{subject}.":
+        raise NotSendable(f"{subject[:64]!r} is no subject ({len(subject)} characters)")
 
 
 def _cancels() -> int:

@@ -6,7 +6,7 @@ import re
 
 import structlog
 
-from broker.connection import BrokerError, Connection, TooLarge, Unavailable
+from broker.connection import BrokerError, Connection, NotSendable, TooLarge, Unavailable
 from broker.jetstream_api import ApiError, checked
 
 log = structlog.get_logger()
@@ -31,10 +31,6 @@ _HEADER_OVERHEAD = len(b"NATS/1.0\r\n\r\n")
 
 class Full(BrokerError):
     """The stream, or the subject's share of it, is at its limit. Trying again helps once something was taken out."""
-
-
-class NotSendable(BrokerError):
-    """The subject holds a wildcard or an empty token, or a header is no plain ASCII. Trying again does not help."""
 
 
 class Publisher:

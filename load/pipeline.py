@@ -45,7 +45,7 @@ class Pipeline:
 
     def log_of(self, part: str) -> str:
         """The logs of all processes whose name contains `part`."""
-        files = sorted((self.folder / "logs").glob(f"*{part}*"))
+        files = sorted(path for path in (self.folder / "logs").glob(f"*{part}*") if path.is_file())
         return "\n".join(file.read_text(errors="replace") for file in files)
 
     def start_stage(self, name: str, **settings: str) -> subprocess.Popen[bytes]:

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from schemas.grant import Credits
+from schemas.names import Count, Id, Key
 
 WorkerState = Literal["ready", "draining", "stalled"]
 Role = Literal["both", "prefill", "decode"]
@@ -17,8 +18,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag
     `step_s` the duration of recent steps. `sent` counts heartbeats, so that two schedulers agree which is newer.
     """
 
-    worker: str
-    model: str
+    worker: Id
+    model: Id
     state: WorkerState
     credits: Credits
     sent: int
@@ -37,8 +38,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag
 class DropItem(msgspec.Struct, frozen=True):
     """One attempt that has no effect any more."""
 
-    key: str
-    choice: int
+    key: Key
+    choice: Count
     attempt: int
 
 
@@ -51,7 +52,7 @@ class Drop(msgspec.Struct, frozen=True, tag_field="v", tag=1):
 class Cancel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag=1):
     """Client → every stage: the value under the request's key in `hr_cancelled`. The session lets the owner answer."""
 
-    session: str
+    session: Id
     encoding: Literal["msgpack", "json"] = "msgpack"
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from schemas.names import Count, OptionalId, ReplySubject
 from schemas.ticket import StageTime, Ticket
 
 
@@ -22,9 +23,9 @@ class GrantItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """
 
     ticket: Ticket
-    attempt: int
-    ack: str
-    sequence: int
+    attempt: Count
+    ack: ReplySubject
+    sequence: Count
     stored_at: float
     ids: bytes = b""
     schedule: StageTime = StageTime(0.0, 0.0)
@@ -33,7 +34,7 @@ class GrantItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Grant(msgspec.Struct, frozen=True, tag_field="v", tag=1):
     """What one scheduler gives one worker in one tick."""
 
-    scheduler: str
+    scheduler: OptionalId
     items: list[GrantItem]
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from schemas.codec import Encoding
 from schemas.faults import Fault
+from schemas.names import Count, Id, Key, OptionalId, ReplySubject
 from schemas.ticket import StageTime
 
 
@@ -20,15 +21,15 @@ class Open(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     its storing unconfirmed), so that the earlier one says nothing against the request.
     """
 
-    key: str
-    choice: int
-    model: str
-    session: str
-    sequence: int
-    ack: str
+    key: Key
+    choice: Count
+    model: Id
+    session: Id
+    sequence: Count
+    ack: ReplySubject
     fresh: bool
-    reply: str = ""
-    worker: str = ""
+    reply: ReplySubject = ""
+    worker: OptionalId = ""
     replaces: bool = False
 
 
@@ -71,10 +72,10 @@ class Tokens(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     EOS or one of `stop_token_ids`) or `length`.
     """
 
-    key: str
-    choice: int
-    attempt: int
-    offset: int
+    key: Key
+    choice: Count
+    attempt: Count
+    offset: Count
     ids: list[int]
     logprobs: list[TokenLogprob] | None = None
     finish: str = ""
@@ -85,8 +86,8 @@ class Tokens(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Released(msgspec.Struct, frozen=True):
     """A worker hands this choice back unfinished, without a fault of its own: the owner lets the ticket go at once."""
 
-    key: str
-    choice: int
+    key: Key
+    choice: Count
     attempt: int
 
 
@@ -97,19 +98,19 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `attempt` 0 ends the choice in any attempt, another number only while that attempt is the valid one.
     """
 
-    key: str
-    choice: int
-    session: str
+    key: Key
+    choice: Count
+    session: Id
     fault: Fault
     encoding: Encoding = "msgpack"
-    ack: str = ""
+    ack: ReplySubject = ""
     attempt: int = 0
 
 
 class JournalMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
     """`origin` is the worker (the owner's drops go there) or the other process that wrote it."""
 
-    origin: str
+    origin: OptionalId
     opens: list[Open] = []
     tokens: list[Tokens] = []
     released: list[Released] = []

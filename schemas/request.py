@@ -1,22 +1,11 @@
 """Client → preprocess: one request, on `hr.request.<tenant>.<model>`. The tenant is the one of the subject."""
 
-import re
 from typing import Any
 
 import msgspec
 
-ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
-"""What ids, tenants, sessions and model slugs may be: they stand in subjects, where dots and stars mean something."""
-
 MAX_DEADLINE_S = 900.0
 """Half of the default age limit of RESULTS: an answer stays replayable for as long again as it took."""
-
-_ID = re.compile(ID_PATTERN)
-
-
-def is_id(text: str) -> bool:
-    """Whether `text` can stand as one token of a subject."""
-    return _ID.fullmatch(text) is not None
 
 
 class ContentPart(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,7 @@ The ticket, unacknowledged in TICKETS, is the durable copy of a request until it
 import msgspec
 
 from schemas.codec import Encoding, unpack_ids
+from schemas.names import Count, Id
 
 
 class StageTime(msgspec.Struct, frozen=True, array_like=True):
@@ -54,14 +55,14 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     W3C traceparent. `received_at` is the broker's time stamp of the request (Unix seconds).
     """
 
-    tenant: str
-    request: str
-    choice: int
-    session: str
-    model: str
+    tenant: Id
+    request: Id
+    choice: Count
+    session: Id
+    model: Id
     prompt: bytes
     sampling: EngineSampling
-    partition: int
+    partition: Count
     deadline_ms: int
     block_hashes: bytes = b""
     cache_salt: str = ""
@@ -70,6 +71,11 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     trace: str = ""
     received_at: float = 0.0
     preprocess: StageTime = StageTime(0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError`, which a reader sees as `WireError`."""
+        if len(self.prompt) % 4:
+            raise ValueError("prompt is no whole number of u32 token ids")
 
     @property
     def key(self) -> str:

@@ -218,7 +218,7 @@ class Worker:
         name = self._attempts.get((ticket.key, ticket.choice))
         if name is not None and self._held[name].item.attempt >= item.attempt:
             return True  # the same grant again, or one that a later attempt has overtaken: it is here already
-        if self._is_cancelled(ticket.key):
+        if self._is_cancelled(ticket.key) or ticket.partition >= len(self._outboxes):
             return False
         if name is not None:
             self._abandon(self._held[name], "overtaken")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from broker.connection import BrokerError
+from broker.connection import Unavailable
 from broker.journal import JournalRecord
 from schemas.result import Result, TicketRef
 from stages.postprocess.spec import ChoiceKey, Spec
@@ -134,11 +134,11 @@ def _tickets_of_open(history: list[Result] | Exception) -> set[int]:
 
 
 async def _each(pending: Mapping[K, Awaitable[V]]) -> dict[K, V | Exception]:
-    """What each came to, or its error where that concerns it alone. Raises `BrokerError`."""
+    """What each came to, or its error where that concerns it alone. Raises `Unavailable`: then all is tried again."""
     values = await asyncio.gather(*pending.values(), return_exceptions=True)
     found: dict[K, V | Exception] = {}
     for key, value in zip(pending, values, strict=True):
-        if isinstance(value, BaseException) and (isinstance(value, BrokerError) or not isinstance(value, Exception)):
+        if isinstance(value, BaseException) and (isinstance(value, Unavailable) or not isinstance(value, Exception)):
             raise value
         found[key] = value
     return found

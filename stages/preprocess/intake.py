@@ -15,7 +15,7 @@ from broker.delivery import Delivery
 from schemas.codec import encode
 from schemas.faults import Fault, RequestFault
 from schemas.model import ModelCard
-from schemas.request import is_id
+from schemas.names import is_id
 from stages.preprocess.ends import Ends
 from stages.preprocess.isolation import DEATHS, ChildFailedError
 from stages.preprocess.model import LoadedModel

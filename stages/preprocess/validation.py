@@ -8,7 +8,8 @@ from typing import Any
 
 from schemas.faults import RequestFault
 from schemas.model import ModelCard
-from schemas.request import MAX_DEADLINE_S, ChatMessage, ContentPart, Request, is_id
+from schemas.names import is_id
+from schemas.request import MAX_DEADLINE_S, ChatMessage, ContentPart, Request
 from stages.preprocess.json_values import check_json, check_text
 from stages.preprocess.sampling import check_number, check_sampling
 

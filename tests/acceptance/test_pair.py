@@ -4,8 +4,10 @@ import asyncio
 import signal
 from typing import Any
 
+import msgspec
 import pytest
 
+from broker.connection import BrokerOptions, Connection
 from headrace import Headrace, RequestFault
 from load.pipeline import Pipeline, terminate
 from tests.acceptance.simulated_truth import prompt_of, true_ids, true_text
@@ -118,6 +120,44 @@ async def test_faults_name_their_field(pair: Pipeline, request_options: dict[str
             await asyncio.wait_for(client.complete(**request_options), 10)
         assert (raised.value.fault.code, raised.value.fault.param.partition(".9")[0]) == (code, param)
         await neighbour
+
+
+async def test_the_same_id_again(pair: Pipeline) -> None:
+    """An id that was answered gives the same answer to a client that comes later; one at a time in each client."""
+    async with Headrace(pair.url) as client:
+        first = asyncio.create_task(client.complete(prompt=prompt_of(9), max_tokens=30, request_id="again"))
+        await asyncio.sleep(0.05)
+        with pytest.raises(RequestFault, match="already"):
+            await client.complete(prompt=prompt_of(9), max_tokens=30, request_id="again")
+        text = (await first).text
+    async with Headrace(pair.url) as client:
+        done = await asyncio.wait_for(client.complete(prompt="other", max_tokens=5, request_id="again"), 20)
+    assert text == done.text == true_text(true_ids(prompt_of(9), 30))
+
+
+async def test_garbage_in_cancels_and_journals(pair: Pipeline) -> None:
+    """What anybody can write into cancels, and what nobody should into journals, disturbs no request and no cancel."""
+    connection = await Connection.open(BrokerOptions(pair.url))
+    for session in ("a" * 5000, "a b", "*", ""):
+        await connection.publish("$KV.hr_cancelled.evil.x1", msgspec.msgpack.encode({"v": 1, "session": session}))
+    await connection.publish("$KV.hr_cancelled.evil.a/b", msgspec.msgpack.encode({"v": 1, "session": "s"}))
+    end = {"key": "t.e", "choice": 0, "session": "a b", "fault": {"code": "internal", "message": "x"}}
+    opened = {"key": "", "choice": -1, "model": "", "session": "", "sequence": -5, "ack": "a b", "fresh": True}
+    for partition in range(8):
+        for entry in ({"ends": [end]}, {"opens": [opened]}, {"tokens": 3}):
+            body = msgspec.msgpack.encode({"v": 1, "origin": "x", **entry})
+            await connection.publish(f"hr.journal.{partition}", body)
+    await connection.close()
+    async with Headrace(pair.url) as client:
+        await asyncio.wait_for(asyncio.gather(*(expect(client, number, 20) for number in range(5000, 5024))), 30)
+        for number in range(8):
+            running = asyncio.create_task(
+                client.complete(prompt=prompt_of(1), max_tokens=8000, request_id=f"c{number}")
+            )
+            await asyncio.sleep(0.2)
+            await client.cancel(f"c{number}")
+            with pytest.raises(RequestFault, match="cancelled"):
+                await asyncio.wait_for(running, 5)
 
 
 async def test_leaving_the_loop_cancels(pair: Pipeline) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from broker import cancels, subjects
 from broker.cancels import Cancels, put_cancel
-from broker.connection import Connection
-from broker.publisher import NotSendable, Publisher
+from broker.connection import Connection, NotSendable
+from broker.publisher import Publisher
 from broker.server import EmbeddedServer
 from schemas.control import Cancel
 

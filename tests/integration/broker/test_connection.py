@@ -2,7 +2,9 @@
 
 import asyncio
 
-from broker.connection import Connection, Inbound
+import pytest
+
+from broker.connection import Connection, Inbound, NotSendable
 from broker.topology import Topology
 from broker.work_queue import WorkQueue
 from tests.integration.broker.raw_client import publish_at_standstill
@@ -30,3 +32,13 @@ async def test_closing_does_not_wait_for_messages_that_nobody_reads(
     async with asyncio.timeout(10):
         await queue.stop()
         await other.close()
+
+
+@pytest.mark.parametrize("subject", ["", "a b", "a..b", ".a", "a.", "a\r\nPUB x 0", "a." + "x" * 5000])
+async def test_what_is_no_subject_costs_nothing(connection: Connection, subject: str) -> None:
+    """A subject that the server would answer by ending the connection is refused before anything is sent."""
+    with pytest.raises(NotSendable):
+        await connection.publish(subject, b"")
+    with pytest.raises(NotSendable):
+        await connection.request(subject, b"", 1)
+    await connection.prove_subscriptions()

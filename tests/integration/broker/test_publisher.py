@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from broker import subjects
-from broker.connection import Connection, Inbound, TooLarge, Unavailable
+from broker.connection import Connection, Inbound, NotSendable, TooLarge, Unavailable
 from broker.direct_get import last_of_subject
-from broker.publisher import Full, NotSendable, Publisher, headers_size
+from broker.publisher import Full, Publisher, headers_size
 from broker.server import EmbeddedServer
 from broker.topology import Topology, depths
 from broker.work_queue import WorkQueue, confirm_ack

@@ -13,6 +13,7 @@ from schemas.control import Cancel, DeadLetter, Drop, Lease, WorkerStatus
 from schemas.grant import Grant, GrantReply
 from schemas.journal import JournalMessage, OpenReply
 from schemas.model import ModelCard
+from schemas.names import Count, Id, Key, OptionalId, ReplySubject
 from schemas.request import Request
 from schemas.result import Result
 from schemas.ticket import Ticket
@@ -22,12 +23,19 @@ MESSAGES: list[type[msgspec.Struct]] = [
     WorkerStatus, Drop, Cancel, Lease, DeadLetter, ModelCard,
 ]  # fmt: skip
 
+NAME = st.text("azAZ09_-", min_size=1, max_size=64)
+
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(-(2**63), 2**63 - 1),
     float: st.floats(allow_nan=False, allow_infinity=False),
     str: st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     bool: st.booleans(),
-    bytes: st.binary(max_size=20),
+    bytes: st.binary(max_size=20).map(lambda data: data[: len(data) // 4 * 4]),
+    Id: NAME,
+    OptionalId: NAME | st.just(""),
+    Key: st.tuples(NAME, NAME).map(".".join),
+    ReplySubject: st.sampled_from(["", "$JS.ACK.TICKETS.schedule_m.1.2.3.4.0", "_INBOX.a.b"]),
+    Count: st.integers(0, 2**63 - 1),
     type(None): st.none(),
     Any: st.none() | st.booleans() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
 }
