@@ -1,6 +1,7 @@
 """One partition's journal as this scheduler writes it: one message in flight, what comes meanwhile goes in the next."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -61,7 +62,7 @@ class JournalLane:
         submission = _Submission(opens, ends)
         self._waiting.append(submission)
         if self._writing is None:
-            self._since = asyncio.get_running_loop().time()
+            self._since = time.monotonic()
             self._writing = asyncio.create_task(self._write(), name=f"journal lane {self._partition}")
         return await submission.stored
 
@@ -84,7 +85,7 @@ class JournalLane:
         return chosen
 
     async def _append(self, chosen: list[_Submission]) -> None:
-        self._since = asyncio.get_running_loop().time()
+        self._since = time.monotonic()
         message = JournalMessage(
             origin=self._origin,
             opens=[entry for submission in chosen for entry in submission.opens],
@@ -105,7 +106,7 @@ class JournalLane:
 
     def _refused(self, chosen: list[_Submission], error: BrokerError) -> None:
         self._back_off_s = min(max(2 * self._back_off_s, FIRST_BACK_OFF_S), LONGEST_BACK_OFF_S)
-        self._closed_until = asyncio.get_running_loop().time() + self._back_off_s
+        self._closed_until = time.monotonic() + self._back_off_s
         log.warning("schedule.journal_refused", partition=self._partition, error=str(error))
         _fail(chosen, error)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Container, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -205,4 +206,4 @@ class ModelLoop:
 
 
 def _now() -> float:
-    return asyncio.get_running_loop().time()
+    return time.monotonic()  # uvloop's own time has a resolution of a millisecond

@@ -1,6 +1,7 @@
 """The schedule stage: tickets in, opens into the journals, grants to workers."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -144,4 +145,4 @@ class ScheduleStage:
 
 
 def _now() -> float:
-    return asyncio.get_running_loop().time()
+    return time.monotonic()
