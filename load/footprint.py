@@ -41,7 +41,7 @@ class Footprint:
     forbidden: list[str]
 
 
-def footprint(pipeline: Pipeline, stage: str, requests: int) -> Footprint:
+def footprint(pipeline: Pipeline, stage: str, requests: int, tokens: int) -> Footprint:
     """Starts, watches and stops one process of `stage`."""
     port = free_port()
     pipeline.environ["HEADRACE_HEALTH_PORT"] = str(port)
@@ -52,7 +52,7 @@ def footprint(pipeline: Pipeline, stage: str, requests: int) -> Footprint:
         ready_s = time.monotonic() - began
         watched = psutil.Process(process.pid)
         idle = watched.memory_info().rss / MIB
-        asyncio.run(measure(pipeline.url, requests, 32, 64))
+        asyncio.run(measure(pipeline.url, requests, 32, tokens))
         loaded = watched.memory_info().rss / MIB
         maps = {line.path for line in watched.memory_maps()}
     finally:
@@ -95,13 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m load.footprint", description=__doc__)
     parser.add_argument("--requests", type=int, default=500)
+    parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("up", nargs="*", help="arguments of `headrace up`; else the simulated engine")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Pipeline(Path(folder), chosen.up or ["--engine", "simulated"], ready_s=180)
         try:
-            found = [footprint(pipeline, stage, chosen.requests) for stage in TARGETS_MB]
+            found = [footprint(pipeline, stage, chosen.requests, chosen.tokens) for stage in TARGETS_MB]
         finally:
             pipeline.stop()
     if chosen.json:
