@@ -154,9 +154,12 @@ class StageProcess:
                 log.error("settings.wrong", problem=str(problem))  # noqa: TRY400 — the problem is the user's, not a bug
                 announce(f"problem {problem}")
             return WRONG_SETTINGS
-        except (_CannotListenError, BrokerError) as error:
-            event = "broker.failed" if isinstance(error, BrokerError) else "health.cannot_listen"
-            log.error(event, error=str(error))  # noqa: TRY400 — the text says all there is
+        except _CannotListenError as error:
+            log.error("health.cannot_listen", error=str(error))  # noqa: TRY400 — the text says all there is
+            announce(f"problem {error}")
+            return WRONG_SETTINGS
+        except BrokerError as error:
+            log.error("broker.failed", error=str(error))  # noqa: TRY400 — likewise
             announce(f"problem {error}")
             return FAILED
         except Exception:

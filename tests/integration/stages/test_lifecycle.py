@@ -233,7 +233,7 @@ async def test_health_is_served_where_a_port_is_set(start: Start, topology: Topo
     await asyncio.sleep(1.3)
     start_s = time.perf_counter()
     assert (await asyncio.to_thread(get, port, "/live"))[0] == 503
-    assert time.perf_counter() - start_s < 0.1
+    assert time.perf_counter() - start_s < 1, "it does not share the fate of the hung loop"
     process.kill()
 
 
@@ -244,7 +244,7 @@ async def test_a_taken_health_port_is_a_failure_in_words(start: Start, topology:
         taken.listen()
         port = taken.getsockname()[1]
         status, log = await finished(await start(HEADRACE_HEALTH_PORT=str(port)))
-    assert status == 1
+    assert status == 2, "starting it again would not help: `headrace up` gives up"
     error = next(line["error"] for line in log if line["event"] == "health.cannot_listen")
     assert f"127.0.0.1:{port}" in error
     assert "HEADRACE_HEALTH_PORT" in error
