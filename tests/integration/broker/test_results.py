@@ -158,7 +158,7 @@ async def test_a_round_waits_for_a_broker_that_is_away(
     await server.restart()
     back = time.monotonic()
     await waiting
-    assert time.monotonic() - back < 1.5
+    assert time.monotonic() - back < 10
     assert ats(await stored(connection), "a") == [0, 1, 2]
 
 

@@ -118,7 +118,7 @@ async def test_one_that_does_not_stop_is_killed(supervise: Supervise, broker_url
     await ready(supervisor)
     start = time.monotonic()
     assert not await supervisor.stop(-2.5)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
 
 
 async def test_what_a_process_leaves_behind_goes_with_it(

@@ -33,7 +33,7 @@ def test_a_hub_out_of_reach_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def hang(_: list[Any]) -> None:
-    time.sleep(1)
+    time.sleep(2)
 
 
 def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = time.monotonic()
     with pytest.raises(EngineMisconfigured, match="could not be reached"):
         hub_files("org/model", None, ["config.json"])
-    assert time.monotonic() - begin < 0.9
+    assert time.monotonic() - begin < 1.8
 
 
 def test_without_the_hub_what_was_downloaded_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ async def test_one_thread_one_batch_a_step() -> None:
 
 
 async def test_the_loop_goes_on_during_a_step() -> None:
-    """A step of 0.3 s holds up nothing on the loop; its duration is measured."""
-    thread = await started(StandInEngine(step_s=0.3))
+    """A step of 0.6 s holds up nothing on the loop; its duration is measured."""
+    thread = await started(StandInEngine(step_s=0.6))
     thread.add(request("a"))
     stepping = asyncio.create_task(thread.next_step())
     ticks, longest = 0, 0.0
@@ -105,8 +105,8 @@ async def test_the_loop_goes_on_during_a_step() -> None:
         longest = max(longest, time.monotonic() - before)
         ticks += 1
     assert ticks > 10
-    assert longest < 0.15
-    assert 0.29 < stepping.result().seconds < 1.0
+    assert longest < 0.4
+    assert 0.59 < stepping.result().seconds < 3.0
     await thread.close()
 
 
@@ -180,9 +180,9 @@ async def test_close_while_it_loads() -> None:
 async def test_close_does_not_wait_for_a_hung_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that never ends is left behind."""
     monkeypatch.setattr("stages.inference.step_thread.CLOSE_PATIENCE_S", 0.05)
-    thread = await started(StandInEngine(step_s=0.5))
+    thread = await started(StandInEngine(step_s=2))
     thread.add(request("a"))
     begin = time.monotonic()
     await asyncio.sleep(0.02)
     await thread.close()
-    assert time.monotonic() - begin < 0.4
+    assert time.monotonic() - begin < 1.5
