@@ -241,7 +241,8 @@ class Connection:
         self.closed.set()
 
     async def _on_error(self, error: Exception) -> None:
-        self._trouble = str(error) or repr(error)
+        if not isinstance(error, OSError) or not self._trouble:  # what the server says outlasts what the network does
+            self._trouble = str(error) or repr(error)
         if not isinstance(error, (ConnectionError, OSError)):
             log.warning("broker.error", error=repr(error))
 
