@@ -14,8 +14,10 @@ Role = Literal["both", "prefill", "decode"]
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
     """A worker's heartbeat on `hr.worker.<model>.<worker>`, every 0.5 s (core NATS: the next makes up for a lost one).
 
-    `held` are the sequences in TICKETS of what it holds. `step_tokens` is how many tokens one step can process,
-    `step_s` the duration of recent steps. `sent` counts heartbeats, so that two schedulers agree which is newer.
+    `held` are the sequences in TICKETS of what it holds, `parked` those of them that it has not begun: they have to
+    run alone (see `OpenReply.deaths`), and wait until nothing else runs. `step_tokens` is how many tokens one step
+    can process, `step_s` the duration of recent steps. `sent` counts heartbeats, so that two schedulers agree which
+    is newer.
     """
 
     worker: Id
@@ -31,6 +33,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag
     step_tokens: int = 0
     step_s: float = 0.0
     held: list[int] = []
+    parked: list[int] = []
     tokens_in: int = 0
     tokens_out: int = 0
 
@@ -64,11 +67,24 @@ class Lease(msgspec.Struct, frozen=True, tag_field="v", tag=1):
     partition: int = -1
 
 
+class DeadAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt that died: where ("" where that is not known any more), and how many tokens there were by then."""
+
+    attempt: int
+    tokens: int
+    worker: str = ""
+
+
 class DeadLetter(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
-    """A message that nobody can answer, on `hr.dead.<model>`, as it came, with why it went there."""
+    """A message that nobody can answer, on `hr.dead.<model>`, as it came to `subject`, with why it went there.
+
+    `key` and `choice` name the request, as far as that could be read; `attempts` are its deaths on workers.
+    """
 
     subject: str
     reason: str
     payload: bytes
     content_type: str = ""
-    attempts: list[str] = []
+    key: str = ""
+    choice: int = 0
+    attempts: list[DeadAttempt] = []

@@ -34,11 +34,15 @@ class Open(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class OpenReply(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag=1):
-    """The owner's answer to an `open` that is not fresh: the ids so far (packed u32), or that it has ended."""
+    """The owner's answer to an `open` that is not fresh: the ids so far (packed u32), or that it has ended.
+
+    `deaths`: how many attempts in a row died at this very offset; from the second on it has to run alone.
+    """
 
     attempt: int
     ended: bool = False
     ids: bytes = b""
+    deaths: int = 0
 
 
 class Alternative(msgspec.Struct, frozen=True, array_like=True):
@@ -83,12 +87,17 @@ class Tokens(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     times: WorkerTimes | None = None
 
 
-class Released(msgspec.Struct, frozen=True):
-    """A worker hands this choice back unfinished, without a fault of its own: the owner lets the ticket go at once."""
+class Released(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt is over, its choice unfinished: the owner lets the ticket go at once.
+
+    By the worker that hands it back; or (`died`) because its engine, or the whole worker, died or hung with it in
+    hand: by the worker that still can say so, else by the scheduler that misses the worker's heartbeats.
+    """
 
     key: Key
     choice: Count
     attempt: int
+    died: bool = False
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

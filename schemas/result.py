@@ -65,7 +65,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
 
     `ticket` and `held` are for the owner of the partition alone, so that another one can go on where it stopped:
     the first result of each attempt names its ticket, `held` are the logprobs of the last tokens, whose text is kept
-    back while it may become a stop string.
+    back while it may become a stop string. `deaths` of attempts in a row left the answer at `token_to`.
     """
 
     choice: int
@@ -85,6 +85,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     fault: Fault | None = None
     ticket: TicketRef | None = None
     held: list[TokenLogprob] | None = None
+    deaths: int = 0
 
     @property
     def terminal(self) -> bool:
