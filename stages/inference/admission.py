@@ -71,7 +71,8 @@ def fault_of(request: EngineRequest, facts: EngineFacts) -> Fault | None:
 def already_over(request: EngineRequest, facts: EngineFacts) -> tuple[str, int | None] | None:
     """The finish and stop id of an answer whose earlier attempt ended right before it could say so."""
     generated = request.generated
-    if generated and generated[-1] in (request.sampling.stop_token_ids or ()):
+    may_stop = len(generated) > request.sampling.min_tokens
+    if may_stop and generated[-1] in (request.sampling.stop_token_ids or ()):
         return "stop", generated[-1]
     if len(generated) >= request.sampling.max_tokens or len(request.context) >= facts.context_length:
         return "length", None

@@ -4,6 +4,7 @@ No engine knows text, NATS or journals. `vllm_engine.py` is the real one; `simul
 GPU would.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -62,20 +63,33 @@ class EngineRequest:
         return self.prompt + self.generated
 
     def remaining(self) -> EngineSampling:
-        """The sampling of what is still to come: both limits less what was generated.
+        """The sampling of what is still to come: both limits less what was generated, a seed of its own.
 
-        Presence and frequency penalties start anew with an attempt: an engine counts what it generated itself.
+        All else holds for the whole answer. Penalties count `generated` as output: an engine that would not know sees
+        to it (`resumption.py`). Whoever adds guided decoding has to lead the grammar through `generated`, or to
+        refuse such a request with a fault that says so.
         """
         done = len(self.generated)
         if not done:
             return self.sampling
-        seed = None if self.sampling.seed is None else self.sampling.seed + done
+        seed = None if self.sampling.seed is None else resumed_seed(self.sampling.seed, done)
         return msgspec.structs.replace(
             self.sampling,
             max_tokens=self.sampling.max_tokens - done,
             min_tokens=max(self.sampling.min_tokens - done, 0),
             seed=seed,
         )
+
+
+def resumed_seed(seed: int, offset: int) -> int:
+    """The seed with which an answer goes on at token `offset`: 63 bits of a hash of both, never negative.
+
+    Valid, but other numbers than the undisturbed answer would draw there: a generator's state is not handed on. With
+    the seed itself the first ones would be drawn again; sums would make neighbours meet (choices of one request have
+    consecutive seeds).
+    """
+    digest = hashlib.blake2b(f"{seed}/{offset}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 @dataclass(slots=True)

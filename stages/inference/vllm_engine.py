@@ -1,7 +1,8 @@
-"""vLLM 0.32.0 by its per-step interface: everything of ours that touches vLLM.
+"""vLLM 0.32.0 by its per-step interface: everything of ours that talks to vLLM.
 
-Its message structs change with every release, therefore the exact pin, and therefore all of it in this file. The
-engine core runs in this process, on a thread (on CPUs: it starts in seconds), or in its own process (on GPUs).
+Its message structs change with every release, therefore the exact pin, and therefore all of it in this file (what
+vLLM calls back is in `resumed_penalties.py`). The engine core runs in this process, on a thread (on CPUs: it starts
+in seconds), or in its own process (on GPUs).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -34,6 +35,7 @@ from stages.inference.engine import (
     StepOutput,
 )
 from stages.inference.hardware import CPU_BLOCK_SIZE, CPU_SLOTS, Hardware, cpu_dtype, cpu_kv_bytes
+from stages.inference.resumption import with_resumption
 from stages.inference.step_budget import StepBudget
 
 log = structlog.get_logger()
@@ -108,9 +110,26 @@ def vllm_config(arguments: Mapping[str, Any]) -> Any:
 
     _quieten()
     try:
-        return EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
+        config = EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
     except Exception as error:
         raise EngineMisconfigured(f"vLLM refuses this model or its options: {error}") from error
+    if counts_earlier_ids(config):
+        from stages.inference.resumed_penalties import processor_for
+
+        others = config.model_config.logits_processors or ()
+        config.model_config.logits_processors = [
+            *others,
+            processor_for(config),
+        ]  # the last: what others add comes first
+    return config
+
+
+def counts_earlier_ids(config: Any) -> bool:
+    """Whether penalties of a resumed answer count the ids of earlier attempts.
+
+    Speculative decoding and sampling masks exclude processors of logits: there, penalties start anew at a resume.
+    """
+    return config.speculative_config is None and not config.model_config.return_sampling_mask
 
 
 class VllmCore:
@@ -121,6 +140,7 @@ class VllmCore:
         self._hardware = hardware
         self._budget: StepBudget | None = None
         self._reader = OutputReader()
+        self._counts_earlier = False
 
     def start(self, give_up: Callable[[], bool]) -> EngineFacts:
         begin = time.monotonic()
@@ -131,6 +151,7 @@ class VllmCore:
         imported = time.monotonic()
         _unless(give_up)
         config = vllm_config(engine_arguments(self._wanted, self._hardware))
+        self._counts_earlier = counts_earlier_ids(config)
         configured = time.monotonic()
         _unless(give_up)
         self._client = InprocClient(config, Executor.get_class(config), True)
@@ -144,7 +165,7 @@ class VllmCore:
         return _facts(config, self._scheduler.max_num_scheduled_tokens, times)
 
     def add(self, request: EngineRequest) -> None:
-        self._client.add_request(core_request(request, self._wanted.eos_ids))
+        self._client.add_request(core_request(request, self._wanted.eos_ids, self._counts_earlier))
         self._reader.expect(request)
 
     def abort(self, ids: list[str]) -> None:
@@ -197,6 +218,7 @@ class VllmProcess:
         self._hardware = hardware
         self._reader = OutputReader()
         self._client: Any = None
+        self._counts_earlier = False
         self._sends: asyncio.Queue[EngineRequest | list[str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._steps: asyncio.Queue[StepOutput | EngineDead] = asyncio.Queue()
@@ -209,6 +231,7 @@ class VllmProcess:
             raise
         except Exception as error:
             raise EngineUnavailable(f"vLLM's engine core did not start: {error}") from error
+        self._counts_earlier = counts_earlier_ids(config)
         self._tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
         budget = config.scheduler_config.max_num_batched_tokens
         return _facts(config, budget, {"start_s": time.monotonic() - begin})
@@ -254,7 +277,7 @@ class VllmProcess:
             self._reader.forget(command)
             return
         try:
-            request = core_request(command, self._wanted.eos_ids)
+            request = core_request(command, self._wanted.eos_ids, self._counts_earlier)
         except Exception as error:  # noqa: BLE001 — one bad request must not end the others
             refused = Advance(command.id, [], error=f"{type(error).__name__}: {error}")
             self._steps.put_nowait(StepOutput([refused], EngineLoad(), 0.0))
@@ -276,13 +299,15 @@ class VllmProcess:
             self._steps.put_nowait(step)
 
 
-def core_request(request: EngineRequest, eos_ids: list[int]) -> Any:
+def core_request(request: EngineRequest, eos_ids: list[int], counts_earlier: bool = False) -> Any:
     """vLLM's form of a request. Raises `ValueError` for sampling that vLLM refuses."""
     from vllm.sampling_params import RequestOutputKind, SamplingParams
     from vllm.v1.engine import EngineCoreRequest
 
-    same = msgspec.structs.asdict(request.remaining())  # our fields have vLLM's names and meanings
-    params = SamplingParams(**same, detokenize=False, output_kind=RequestOutputKind.DELTA)
+    sampling = msgspec.structs.asdict(request.remaining())  # our fields have vLLM's names and meanings
+    if counts_earlier:
+        sampling = with_resumption(sampling, request)
+    params = SamplingParams(**sampling, detokenize=False, output_kind=RequestOutputKind.DELTA)
     # Without this no EOS ever ends anything: it is vLLM's front end that knows them, and we have none.
     params.update_from_generation_config({"eos_token_id": eos_ids}, eos_ids[0] if eos_ids else None)
     return EngineCoreRequest(

@@ -4,9 +4,13 @@ from dataclasses import dataclass, field
 
 from tokenizers import Tokenizer
 
+from schemas.journal import TokenLogprob
 from schemas.ticket import EngineSampling
 from stages.inference.choose_engine import ServedModel
 from stages.inference.engine import Advance, EngineFacts, EngineRequest
+
+NEAR_TIE = 0.01
+"""Two candidates whose logprobs differ by less: another batch may choose the other one."""
 
 
 @dataclass
@@ -19,6 +23,28 @@ class Answer:
     @property
     def last(self) -> Advance:
         return self.advances[-1]
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """The entries of all tokens, of a request that asked for them."""
+        return [entry for advance in self.advances for entry in advance.logprobs or ()]
+
+    @property
+    def margins(self) -> list[float]:
+        """By how much the first candidate was likelier than the second; of a request with two logprobs and more."""
+        return [entry.top[0].logprob - entry.top[1].logprob for entry in self.logprobs]
+
+
+def near_tie(expected: list[int], margins: list[float], got: list[int]) -> str:
+    """Where `got` leaves the expected ids at a near tie, "" where it does not; fails at any other difference."""
+    if got == expected:
+        return ""
+    pairs = enumerate(zip(expected, got, strict=False))
+    position = next((place for place, (one, other) in pairs if one != other), -1)
+    assert position >= 0, f"{len(got)} tokens instead of {len(expected)}"
+    margin = margins[position]
+    assert margin < NEAR_TIE, f"token {position}: {got[position]} instead of {expected[position]}, margin {margin}"
+    return f"token {position}, margin {margin:.4f}"
 
 
 @dataclass

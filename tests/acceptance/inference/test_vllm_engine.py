@@ -8,7 +8,7 @@ import pytest
 from schemas.ticket import EngineSampling
 from stages.inference.engine import EngineRequest
 from stages.inference.settings import InferenceSettings
-from tests.acceptance.real_engine import RealEngine
+from tests.acceptance.real_engine import RealEngine, near_tie
 
 pytestmark = [pytest.mark.real_engine, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
@@ -118,6 +118,16 @@ async def test_prefix_cache(engine: RealEngine) -> None:
     assert cached == [0, 192, 0]
 
 
+async def resumes_with_penalties(engine: RealEngine, prompt: list[int]) -> None:
+    """The other process loads our processor of logits, and is told where the answer began."""
+    options = {"max_tokens": 30, "presence_penalty": 1.5, "frequency_penalty": 0.9, "repetition_penalty": 1.1}
+    options |= {"ignore_eos": True, "logprobs": 2}
+    (whole,) = await engine.run(engine.request("whole", prompt, None, **options))
+    for cut in (5, 15):
+        (rest,) = await engine.run(engine.request(f"rest{cut}", prompt, whole.ids[:cut], **options))
+        assert not near_tie(whole.ids, whole.margins, whole.ids[:cut] + rest.ids)
+
+
 @pytest.mark.long
 async def test_core_in_its_own_process() -> None:
     """The way that GPUs take, on this CPU: the same answers, errors and ends."""
@@ -136,4 +146,5 @@ async def test_core_in_its_own_process() -> None:
     assert (paris.last.finish, paris.last.stop_id) == ("stop", 2)
     assert "temperature" in bad.last.error
     assert facts.slots == 4
+    await resumes_with_penalties(engine, prompt)
     await asyncio.wait_for(model.engine.close(), 20)

@@ -45,7 +45,9 @@ def test_answers_that_were_over_before() -> None:
     assert already_over(request([1], [2] * 8), FACTS) == ("length", None)
     assert already_over(request([1] * 30, [2, 2]), FACTS) == ("length", None)
     assert already_over(request([1], [2, 50], stop_token_ids=[50]), FACTS) == ("stop", 50)
+    assert already_over(request([1], [2, 50], stop_token_ids=[50], max_tokens=2), FACTS) == ("stop", 50)
     assert already_over(request([1], [2] * 7), FACTS) is None
+    assert already_over(request([1], [2, 50], stop_token_ids=[50], min_tokens=2), FACTS) is None, "too early to stop"
     assert already_over(request([1]), FACTS) is None
 
 
@@ -74,11 +76,3 @@ def test_an_idle_engine_takes_what_its_context_allows() -> None:
     assert budget.fits(large, alone=True)
     budget.take(large)
     assert budget.free == 0
-
-
-def test_remaining_sampling_of_a_resumed_answer() -> None:
-    """Both limits shrink by what was generated; a seed does not repeat its first numbers."""
-    resumed = request([1], [2, 3, 4], max_tokens=8, min_tokens=2, seed=5).remaining()
-    assert (resumed.max_tokens, resumed.min_tokens, resumed.seed) == (5, 0, 8)
-    fresh = request([1], max_tokens=8, min_tokens=2, seed=5)
-    assert fresh.remaining() == fresh.sampling

@@ -1,0 +1,48 @@
+"""What vLLM says at the end of a request, as what we make of it; the structs are stand-ins with vLLM's own fields."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stages.inference.engine import Advance
+from stages.inference.vllm_engine import OutputReader
+
+
+def advance_of(**fields: Any) -> Advance:
+    """What comes of one output of a step."""
+    output = SimpleNamespace(
+        request_id="r",
+        new_token_ids=[7],
+        new_logprobs=None,
+        finish_reason=None,
+        stop_reason=None,
+        events=None,
+        prefill_stats=None,
+    )
+    output.__dict__.update(fields)
+    outputs = SimpleNamespace(scheduler_stats=None, outputs=[output])
+    (advance,) = OutputReader().step_output(outputs).advances
+    return advance
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "repetition", "a reason of a later version"])
+def test_only_a_finish_is_a_finish(reason: str) -> None:
+    """A request that the engine let go at its shutdown, or for any reason but its own end, has not ended (case E10)."""
+    advance = advance_of(finish_reason=reason)
+    assert (advance.finish, advance.error) == ("", f"finish reason {reason}")
+
+
+def test_no_reason_is_no_end() -> None:
+    """Outputs without one go on, tokens or none."""
+    for ids in ([7], []):
+        advance = advance_of(new_token_ids=ids)
+        assert (advance.ids, advance.finish, advance.error) == (ids, "", "")
+
+
+def test_stop_and_length() -> None:
+    """The two ends there are: `stop` names the id that ended it, EOS where vLLM names none."""
+    assert advance_of(finish_reason="length").finish == "length"
+    for stop_reason, named in ((None, 7), (9, 9)):
+        advance = advance_of(finish_reason="stop", stop_reason=stop_reason)
+        assert (advance.finish, advance.stop_id) == ("stop", named)
