@@ -91,13 +91,15 @@ class Released(msgspec.Struct, frozen=True, omit_defaults=True):
     """An attempt is over, its choice unfinished: the owner lets the ticket go at once.
 
     By the worker that hands it back; or (`died`) because its engine, or the whole worker, died or hung with it in
-    hand: by the worker that still can say so, else by the scheduler that misses the worker's heartbeats.
+    hand: by the worker that still can say so, else by the scheduler that misses the worker's heartbeats. `worker` is
+    who had it.
     """
 
     key: Key
     choice: Count
     attempt: int
     died: bool = False
+    worker: OptionalId = ""
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

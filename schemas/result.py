@@ -60,8 +60,8 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     Offsets count from the start of the answer, over all attempts; `text_from` counts Unicode code points. `ids` are
     the tokens, those without visible text too; `logprobs` holds the entries of the visible ones, which come with their
     text, counted from `logprobs_from` on. `at` is the journal sequence that the piece derives from. Exactly one
-    result of a choice is terminal: it has a `finish` (`stop`, `length`) with its usage, or a `fault`. Readers ignore
-    what follows it.
+    result of a choice is terminal: it has a `finish` (`stop`, `length`) with its usage and how many `choices` the
+    answer has, or a `fault`. Readers ignore what follows it.
 
     `ticket` and `held` are for the owner of the partition alone, so that another one can go on where it stopped:
     the first result of each attempt names its ticket, `held` are the logprobs of the last tokens, whose text is kept
@@ -86,6 +86,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     ticket: TicketRef | None = None
     held: list[TokenLogprob] | None = None
     deaths: int = 0
+    choices: int = 1
 
     @property
     def terminal(self) -> bool:

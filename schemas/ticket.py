@@ -52,7 +52,8 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
 
     `prompt` is packed u32 ids; `block_hashes` 8 bytes for each full KV block of the prompt (empty until the model's
     card names a block size). `deadline_ms` counts from the broker's time stamp of the ticket itself. `trace` is a
-    W3C traceparent. `received_at` is the broker's time stamp of the request (Unix seconds).
+    W3C traceparent. `received_at` is the broker's time stamp of the request (Unix seconds),
+    `choices` how many it asked for.
     """
 
     tenant: Id
@@ -71,6 +72,7 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     trace: str = ""
     received_at: float = 0.0
     preprocess: StageTime = StageTime(0.0, 0.0)
+    choices: Count = 1
 
     def __post_init__(self) -> None:
         """Raises `ValueError`, which a reader sees as `WireError`."""

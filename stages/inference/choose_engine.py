@@ -69,6 +69,9 @@ def _simulated(settings: InferenceSettings) -> ServedModel:
         decode_s=settings.simulated_decode_us / 1e6,
         prefill_s=settings.simulated_prefill_us / 1e6,
         eos_probability=settings.simulated_eos,
+        hang=settings.simulated_hang,
+        death=settings.simulated_death,
+        poison=settings.simulated_poison,
     )
     name = settings.served_name or settings.model or "simulated"
     return ServedModel(SimulatedEngine(options), "simulated", name, simulated_model().files())

@@ -75,6 +75,8 @@ class JournalSender:
                 else:
                     await asyncio.sleep(back_off)
                     back_off = min(back_off * 2, LONGEST_BACK_OFF_S)
+            # What was not stored may be forgotten by now: nothing else would ever find this journal well again.
+            self._failing.discard(partition)
 
     async def _append(self, partition: int, message: JournalMessage) -> bool:
         box = self.boxes[partition]

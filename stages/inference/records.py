@@ -3,7 +3,8 @@
 import structlog
 
 from stages.inference.engine import StepOutput
-from stages.inference.worker import Held, Worker
+from stages.inference.held import Held
+from stages.inference.worker import Worker
 from stages.telemetry import (
     ATTEMPT,
     CACHED_TOKENS,

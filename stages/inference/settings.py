@@ -42,3 +42,12 @@ class InferenceSettings:
     simulated_eos: float = setting(
         0.0, "Chance that a simulated token ends the answer; 0: only max_tokens does.", minimum=0, maximum=1
     )
+    simulated_poison: int = setting(
+        -1, "Fault injection: a step that takes in a prompt with this token id kills the process; -1: none.", minimum=-1
+    )
+    simulated_hang: int = setting(
+        -1, "Fault injection: a step that takes in a prompt with this token id never ends; -1: none.", minimum=-1
+    )
+    simulated_death: int = setting(
+        -1, "Fault injection: a step that takes in a prompt with this token id ends the engine; -1: none.", minimum=-1
+    )

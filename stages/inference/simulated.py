@@ -5,12 +5,14 @@ batch out per step. A step lasts `step_s + decode_s · decoding + prefill_s · p
 """
 
 import asyncio
+import os
+import signal
 import time
 from collections import deque
 from dataclasses import dataclass
 
 from schemas.journal import TokenLogprob
-from stages.inference.engine import Advance, EngineFacts, EngineLoad, EngineRequest, StepOutput
+from stages.inference.engine import Advance, EngineDead, EngineFacts, EngineLoad, EngineRequest, StepOutput
 from stages.inference.simulated_model import Sequence, simulated_model
 
 CATCH_UP_S = 0.1
@@ -19,7 +21,11 @@ CATCH_UP_S = 0.1
 
 @dataclass(frozen=True)
 class SimulatedOptions:
-    """The size and speed of the simulated GPU. Times in seconds, lengths in tokens."""
+    """The size and speed of the simulated GPU. Times in seconds, lengths in tokens.
+
+    `poison`, `hang` and `death` are fault injection: a step that takes in a prompt with this token id kills the whole
+    process, as a bug in a kernel does; or never ends; or ends the engine alone.
+    """
 
     slots: int = 64
     kv_tokens: int = 262_144
@@ -30,6 +36,9 @@ class SimulatedOptions:
     decode_s: float = 0.0
     prefill_s: float = 0.0
     eos_probability: float = 0.0
+    poison: int = -1
+    hang: int = -1
+    death: int = -1
 
 
 @dataclass(slots=True)
@@ -57,6 +66,7 @@ class SimulatedEngine:
         self._running: dict[str, Running] = {}
         self._wake = asyncio.Event()
         self._free_at = 0.0
+        self._poisoned = False
 
     async def start(self) -> EngineFacts:
         options = self._options
@@ -95,8 +105,11 @@ class SimulatedEngine:
             self._free_at = time.monotonic()
         begin = time.monotonic()
         self._admit(begin)
+        await self._break_down()
         prefilled, decoding = self._plan()
         await self._spend(prefilled, len(decoding))
+        if self._poisoned:
+            os.kill(os.getpid(), signal.SIGKILL)
         advances = [self._advance(one) for one in decoding if one.request.id in self._running]
         return StepOutput(advances, self._load(), time.monotonic() - begin)
 
@@ -112,8 +125,17 @@ class SimulatedEngine:
             if self._running and self._blocks(first.length + 1) > free:
                 return
             free -= self._blocks(first.length + 1)
+            self._poisoned = self._poisoned or self._options.poison in first.request.prompt
             first.scheduled_at = now
             self._running[first.request.id] = self._waiting.popleft()
+
+    async def _break_down(self) -> None:
+        """What a prompt that has just come in does to the engine, where a fault is wanted."""
+        fresh = [one.request.prompt for one in self._running.values() if not one.computed]
+        if any(self._options.hang in prompt for prompt in fresh):
+            await asyncio.Event().wait()
+        if any(self._options.death in prompt for prompt in fresh):
+            raise EngineDead("a prompt brought the token along that it dies of")
 
     def _plan(self) -> tuple[int, list[Running]]:
         """What this step computes: the tokens it prefills, and the sequences that get a token at its end."""

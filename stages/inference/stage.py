@@ -10,7 +10,7 @@ import structlog
 
 from broker import subjects
 from broker.cancels import Cancels
-from broker.connection import Connection, Inbound, Subscription, Unavailable
+from broker.connection import BrokerError, Connection, Inbound, Subscription, Unavailable
 from broker.journal import JournalWriter
 from broker.registry import Registry
 from broker.work_queue import keep_alive
@@ -18,7 +18,7 @@ from schemas.codec import decode, encode
 from schemas.control import Cancel, Drop, WorkerStatus
 from schemas.grant import Grant
 from stages.inference.choose_engine import ServedModel, served_model
-from stages.inference.engine import EngineFacts, EngineMisconfigured
+from stages.inference.engine import EngineDead, EngineFacts, EngineMisconfigured
 from stages.inference.heartbeat import Heartbeat
 from stages.inference.journal_sender import JournalSender
 from stages.inference.model_card import artifacts, model_card
@@ -92,6 +92,7 @@ class InferenceStage:
         self._watchdog = Watchdog(settings.step_limit_s, time.monotonic())
         self._subscriptions: list[Subscription] = []
         self._freed = asyncio.Event()
+        self._parked_due = asyncio.Event()
         self._reconnected = asyncio.Event()
         self._connection.on_reconnect.append(self._reconnected.set)
 
@@ -116,15 +117,24 @@ class InferenceStage:
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         """What runs side by side until the end; none of them returns by itself."""
-        return [self._sender.run(), self._heartbeat.run(), self._step(), self._keep_alive(), self._look_around()]
+        return [
+            self._sender.run(),
+            self._heartbeat.run(),
+            self._step(),
+            self._begin_parked(),
+            self._keep_alive(),
+            self._look_around(),
+        ]
 
     async def _end_with(self, task: "asyncio.Task[None]") -> None:
         """Passes on what ended the stage. What the engine leaves behind is handed back first."""
-        error = task.exception()
+        # Cancelled from within: a library's task that went away at its own shutdown took the engine along.
+        error = EngineDead("it ended by itself") if task.cancelled() else task.exception()
         if error is None:
             return
         log.error("inference.failed", error=str(error), held=len(self._worker.held))
-        await self._hand_back_at_once()
+        # Without the broker the engine still ran; whatever else ends a worker is a death of what it ran.
+        await self._hand_back_at_once(died=not isinstance(error, BrokerError))
         raise error
 
     async def _announce_model(self) -> None:
@@ -152,6 +162,8 @@ class InferenceStage:
         reply = self._worker.take(grant, self._sender.blocked)
         if self._worker.running:
             self._watchdog.gave_work(time.monotonic())
+        if self._worker.parked:
+            await self._heartbeat.beat()  # before the reply: nobody shall hold a death against what only waits here
         await self._connection.publish(message.reply, encode(reply))
         if len(reply.taken) == len(grant.items):
             self._heartbeat.told(reply.credits)
@@ -174,7 +186,35 @@ class InferenceStage:
         if not self._worker.running:
             self._watchdog.idle()
         self._freed.set()
+        self._note_parked()
         self._heartbeat.note(self._worker.credits(self._sender.blocked))
+
+    def _note_parked(self) -> None:
+        if self._worker.has_room_for_parked:
+            self._parked_due.set()
+
+    async def _begin_parked(self) -> None:
+        """Runs what was parked once the engine is empty, and the broker has a heartbeat that does not list it."""
+        while True:
+            await self._parked_due.wait()
+            self._parked_due.clear()
+            if name := self._worker.unpark():
+                await self._told_for_sure()
+                self._worker.begin(name)
+                if self._worker.running:
+                    self._watchdog.gave_work(time.monotonic())
+
+    async def _told_for_sure(self) -> None:
+        """Returns once the broker has a heartbeat from now: on one connection nothing overtakes it."""
+        while True:
+            with contextlib.suppress(Unavailable):
+                await self._connection.wait_connected()
+                connected = self._connection.reconnects
+                await self._heartbeat.beat()
+                await self._connection.prove_subscriptions()
+                if connected == self._connection.reconnects:
+                    return
+            await asyncio.sleep(LOOK_S)
 
     async def _step(self) -> None:
         """Engine steps to journal entries, as long as there are any."""
@@ -207,6 +247,7 @@ class InferenceStage:
             if max(self._watchdog.looked(now), self._cut_off_s()) > forget_after:
                 self._forget()
             self._worker.expire()
+            self._note_parked()
             if self._watchdog.stalled(now):
                 raise EngineStalled(f"no step within {self._settings.step_limit_s:g} s")
             await asyncio.sleep(LOOK_S)
@@ -227,6 +268,7 @@ class InferenceStage:
         """Takes nothing new, finishes what it can in the grace time, and hands back the rest."""
         await self._context.stopping.wait()
         self._worker.state = "draining"
+        self._worker.release_parked()
         self._heartbeat.soon()
         grace = max(self._context.grace_s - 2 * LAST_WORDS_S, self._context.grace_s / 2)
         with contextlib.suppress(TimeoutError):
@@ -240,11 +282,11 @@ class InferenceStage:
             raise Unavailable("the journals did not take the last entries; the tickets go out again by themselves")
         await self._heartbeat.beat()
 
-    async def _hand_back_at_once(self) -> None:
+    async def _hand_back_at_once(self, *, died: bool) -> None:
         """The engine is gone: says so, and lets others go on with what it had."""
         self._context.set_ready(False)
         self._worker.state = "stalled"
-        self._worker.release_all()
+        self._worker.release_all(died=died)
         try:
             await self._heartbeat.beat()
             await self._sender.drained(LAST_WORDS_S)

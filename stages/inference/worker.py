@@ -13,51 +13,14 @@ import structlog
 from schemas.control import DropItem, WorkerState, WorkerStatus
 from schemas.faults import Fault
 from schemas.grant import Credits, Grant, GrantItem, GrantReply
-from schemas.journal import End, Released, WorkerTimes
+from schemas.poison import ALONE_FROM
 from stages.inference.admission import KvBudget, already_over, fault_of
 from stages.inference.engine import Advance, EngineFacts, EngineRequest, StepOutput
+from stages.inference.held import Held, request_of
 from stages.inference.outbox import PartitionOutbox, Stream
+from stages.inference.parking import Parking
 
 log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class Held:
-    """One attempt that this worker holds, from its grant until the journal has all of it.
-
-    `name` is unique over all attempts. Times are monotonic seconds. `running` ends when the engine is done with it.
-    """
-
-    item: GrantItem
-    name: str
-    before: int
-    taken_at: float
-    taken_unix: float
-    length: int
-    running: bool = True
-    produced: int = 0
-    scheduled_at: float = 0.0
-    first_at: float = 0.0
-    last_at: float = 0.0
-    cached_tokens: int = 0
-
-    @property
-    def key(self) -> str:
-        return self.item.ticket.key
-
-    @property
-    def deadline(self) -> float:
-        """Unix seconds, counted from the broker's own time stamp of the ticket."""
-        return self.item.stored_at + self.item.ticket.deadline_ms / 1000
-
-    def times(self) -> WorkerTimes:
-        return WorkerTimes(
-            scheduled=max(self.scheduled_at - self.taken_at, 0.0),
-            first_token=max(self.first_at - self.taken_at, 0.0),
-            finished=max(self.last_at - self.taken_at, 0.0),
-            cached_tokens=self.cached_tokens,
-            schedule=self.item.schedule,
-        )
 
 
 class EngineInbox(Protocol):
@@ -112,6 +75,7 @@ class Worker:
         self._held: dict[str, Held] = {}
         self._attempts: dict[tuple[str, int], str] = {}
         self._running = 0
+        self._parking = Parking()
         self.state: WorkerState = "ready"
         self.tokens_in = 0
         self.tokens_out = 0
@@ -126,9 +90,22 @@ class Worker:
         """How many of them the engine still works on."""
         return self._running
 
+    @property
+    def parked(self) -> list[int]:
+        """The sequence of the ticket that has to run alone and has not begun to, if there is one."""
+        return [held.item.sequence for held in (self._parking.waiting,) if held is not None]
+
+    @property
+    def has_room_for_parked(self) -> bool:
+        """Whether what is parked may `unpark`."""
+        return self._parking.waiting is not None and not self._running and self.state == "ready"
+
     def credits(self, blocked: bool = False) -> Credits:
-        """What it can still take; nothing while it drains, is stalled, or the journal is `blocked`."""
-        if self.state != "ready" or blocked:
+        """What it can still take; nothing while it drains, is stalled, or the journal is `blocked`.
+
+        Nor while something is here that has to run alone and did not bring a token yet.
+        """
+        if self.state != "ready" or blocked or self._parking.taken:
             return Credits(0, 0)
         # What is finished but not yet in the journal holds memory, not a slot: as much again, and no more.
         slots = min(self._facts.slots - self._running, 2 * self._facts.slots - len(self._held))
@@ -138,6 +115,17 @@ class Worker:
         """Takes of a grant what fits. What it lists as taken, a scheduler may let go; the rest stays with that one."""
         taken = [item.sequence for item in grant.items if self._take_item(item, blocked)]
         return GrantReply(taken, self.credits(blocked))
+
+    def unpark(self) -> str:
+        """What is parked will run next ("" where nothing is): `begin` it once a heartbeat has said so."""
+        held = self._parking.leave() if self.has_room_for_parked else None
+        return held.name if held is not None else ""
+
+    def begin(self, name: str) -> None:
+        """Runs what was unparked, unless it is over by now."""
+        held = self._held.get(name)
+        if held is not None and not (held.running or held.done):
+            self._run(held, request_of(held.item))
 
     def advance(self, step: StepOutput) -> None:
         """Notes what one engine step brought. What it does not hold (dropped, cancelled) it ignores."""
@@ -172,19 +160,23 @@ class Worker:
     def expire(self) -> None:
         """Ends what has run into its deadline."""
         now = self._unix_clock()
-        for held in [held for held in self._held.values() if held.running and held.deadline <= now]:
-            self._end(held, deadline_fault(held.item))
+        for held in [held for held in self._held.values() if not held.done and held.deadline <= now]:
+            self._end(held, held.past_deadline())
 
-    def release_all(self) -> int:
-        """Hands back all that the engine still works on, after what it generated so far. Returns how many."""
-        running = [held for held in self._held.values() if held.running]
-        for held in running:
-            self._stop(held)
-            ticket = held.item.ticket
-            released = Released(held.key, ticket.choice, held.item.attempt)
-            self._outboxes[ticket.partition].release(held.name, released)
-            self._observe(held, "released")
-        return len(running)
+    def release_all(self, *, died: bool = False) -> int:
+        """Hands back all that is not done, after what was generated so far. Returns how many.
+
+        `died`: the engine is gone, and with it what ran in it.
+        """
+        left = [held for held in self._held.values() if not held.done]
+        for held in left:
+            self._release(held, died=died and held.running)
+        return len(left)
+
+    def release_parked(self) -> None:
+        """Hands back what has not begun to run."""
+        for held in [held for held in self._held.values() if not (held.running or held.done)]:
+            self._release(held, died=False)
 
     def forget_all(self) -> int:
         """Drops all without a word: it was cut off for so long that others have it now. Returns how much that was."""
@@ -208,6 +200,7 @@ class Worker:
             step_tokens=self._facts.step_tokens,
             step_s=step_s,
             held=[held.item.sequence for held in self._held.values()],
+            parked=self.parked,
             tokens_in=self.tokens_in,
             tokens_out=self.tokens_out,
         )
@@ -222,15 +215,42 @@ class Worker:
             return False
         if name is not None:
             self._abandon(self._held[name], "overtaken")
-        free = self.credits(blocked)
-        request = _request(item)
-        if not (free.slots and self._budget.fits(request, alone=self._running == 0)):
+        request = request_of(item)
+        # What runs alone begins with an empty engine, which takes whatever its context allows.
+        alone = item.deaths >= ALONE_FROM or self._running == 0
+        if not (self.credits(blocked).slots and self._budget.fits(request, alone)):
             return False
         self._start(item, request)
         return True
 
     def _start(self, item: GrantItem, request: EngineRequest) -> None:
         """Takes the ticket: to the engine, or, where there is nothing for it to do, straight to the journal."""
+        held = self._hold(item, request)
+        if held.deadline <= self._unix_clock():
+            self._end(held, held.past_deadline())
+        elif fault := fault_of(request, self._facts):
+            self._end(held, fault)
+        elif over := already_over(request, self._facts):
+            self._finish(held, *over)
+        elif held.alone:
+            self._start_alone(held, request)
+        else:
+            self._run(held, request)
+
+    def _start_alone(self, held: Held, request: EngineRequest) -> None:
+        waits = self._running > 0
+        self._parking.take(held, waits=waits)
+        log.warning("inference.runs_alone", request_id=held.key, deaths=held.item.deaths, parked=waits)
+        if not waits:
+            self._run(held, request)
+
+    def _run(self, held: Held, request: EngineRequest) -> None:
+        held.running = True
+        self._running += 1
+        self._budget.take(request)
+        self._engine.add(request)
+
+    def _hold(self, item: GrantItem, request: EngineRequest) -> Held:
         ticket = item.ticket
         held = Held(
             item,
@@ -242,19 +262,10 @@ class Worker:
         )
         self._held[held.name] = held
         self._attempts[(ticket.key, ticket.choice)] = held.name
-        self._running += 1
-        self._budget.take(request)
         outbox = self._outboxes[ticket.partition]
         outbox.open(held.name, Stream(ticket.key, ticket.choice, item.attempt, held.before))
         log.debug("inference.taken", request_id=ticket.key, choice=ticket.choice, attempt=item.attempt)
-        if held.deadline <= self._unix_clock():
-            self._end(held, deadline_fault(item))
-        elif fault := fault_of(request, self._facts):
-            self._end(held, fault)
-        elif over := already_over(request, self._facts):
-            self._finish(held, *over)
-        else:
-            self._engine.add(request)
+        return held
 
     def _note_ids(self, held: Held, advance: Advance, now: float) -> None:
         ids = advance.ids
@@ -270,6 +281,7 @@ class Worker:
             self._finish(held, advance.finish, advance.stop_id)
 
     def _note_first(self, held: Held, advance: Advance, now: float) -> None:
+        self._parking.clear(held)
         held.first_at = now
         held.scheduled_at = advance.scheduled_at or held.taken_at
         held.cached_tokens = advance.cached_tokens
@@ -286,22 +298,19 @@ class Worker:
     def _end(self, held: Held, fault: Fault) -> None:
         """It ends in a fault, which the owner answers; the ticket is acknowledged by the owner as well."""
         self._stop(held)
-        ticket = held.item.ticket
-        end = End(
-            key=held.key,
-            choice=ticket.choice,
-            session=ticket.session,
-            fault=fault,
-            encoding=ticket.answer.encoding,
-            ack=held.item.ack,
-            attempt=held.item.attempt,
-        )
-        self._outboxes[ticket.partition].end(held.name, end)
+        self._outboxes[held.item.ticket.partition].end(held.name, held.end(fault))
         self._observe(held, fault.code)
+
+    def _release(self, held: Held, *, died: bool) -> None:
+        """Others go on with it."""
+        self._stop(held)
+        released = held.released(self._identity.worker, died=died)
+        self._outboxes[held.item.ticket.partition].release(held.name, released)
+        self._observe(held, "released")
 
     def _abandon(self, held: Held, why: str) -> None:
         """Stops it and says nothing: whatever is to be said, others say."""
-        if held.running:
+        if not held.done:
             self._observe(held, why)
             self._stop(held)
         self._outboxes[held.item.ticket.partition].discard(held.name)
@@ -310,13 +319,15 @@ class Worker:
     def _stop(self, held: Held) -> None:
         if held.running:
             self._engine.abort([held.name])
-            self._free(held)
+        self._free(held)
 
     def _free(self, held: Held) -> None:
-        """Its slot and its KV cache are free again."""
-        held.running = False
-        self._running -= 1
-        self._budget.give_back(held.name)
+        """It is done: its slot and its KV cache are free again, or its place among the parked."""
+        if held.running:
+            self._running -= 1
+            self._budget.give_back(held.name)
+        held.running, held.done = False, True
+        self._parking.clear(held)
 
     def _observe(self, held: Held, outcome: str) -> None:
         self._observer.ended(held, outcome, self._clock() - held.taken_at)
@@ -326,21 +337,3 @@ class Worker:
         place = (held.key, held.item.ticket.choice)
         if self._attempts.get(place) == held.name:
             del self._attempts[place]
-
-
-def deadline_fault(item: GrantItem) -> Fault:
-    return Fault("deadline", f"not finished within {item.ticket.deadline_ms / 1000:g} s")
-
-
-def _request(item: GrantItem) -> EngineRequest:
-    """The engine's request for one granted ticket, under a name that no other attempt has."""
-    from schemas.codec import unpack_ids
-
-    ticket = item.ticket
-    return EngineRequest(
-        id=f"{ticket.key}/{ticket.choice}/{item.attempt}",
-        prompt=ticket.prompt_ids(),
-        sampling=ticket.sampling,
-        generated=unpack_ids(item.ids),
-        cache_salt=ticket.cache_salt,
-    )

@@ -1,12 +1,13 @@
 """One open choice of a request: the attempt that counts, and what is known of its answer so far."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.faults import Fault
 from schemas.journal import End, WorkerTimes
 from schemas.result import Costs, Result, TicketRef, Usage
 from schemas.ticket import StageTime
 from stages.postprocess.answer import Answer
+from stages.postprocess.deaths import Deaths
 from stages.postprocess.spec import ChoiceKey, Spec
 
 
@@ -29,6 +30,7 @@ class OpenChoice:
     restored_at: int = 0
     named: bool = False  # a result of this attempt has named the ticket
     worker_times: WorkerTimes | None = None
+    deaths: Deaths = field(default_factory=Deaths)
     ttft: float = 0.0  # 0 where it is not known, or an earlier owner saw the first token
     first_seen_at: float = 0.0
     last_seen_at: float = 0.0
@@ -58,9 +60,10 @@ class OpenChoice:
     ) -> Result:
         """All that came since the last result; the terminal one with a `finish` or a `fault`."""
         piece = self.answer.take()
-        ticket = None if self.named else self.ticket
-        self.named = True
         terminal = bool(finish) or fault is not None
+        # Named once an attempt; and where it goes to DEAD, so that whoever finds the result can send it there.
+        ticket = self.ticket if not self.named or (fault is not None and fault.code == "poison") else None
+        self.named = True
         return Result(
             choice=self.key[1],
             attempt=self.attempt,
@@ -77,8 +80,10 @@ class OpenChoice:
             finish=finish,
             stop_reason=stop_reason,
             usage=self._usage() if terminal else None,
+            choices=self.spec.choices if terminal else 1,
             costs=self._costs() if terminal else None,
             fault=fault,
+            deaths=self.deaths.count,
         )
 
     def plain_end(self, fault: Fault) -> End:

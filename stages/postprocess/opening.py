@@ -7,6 +7,7 @@ from schemas.faults import RequestFault
 from schemas.result import Result, TicketRef
 from stages.postprocess.answer import Answer
 from stages.postprocess.choice import OpenChoice
+from stages.postprocess.deaths import Deaths
 from stages.postprocess.lookups import Found
 from stages.postprocess.spec import ChoiceKey, Spec
 
@@ -44,6 +45,7 @@ def _restore(opened: OpenChoice, results: Sequence[Result]) -> None:
     opened.attempt_from = min(result.token_from for result in results if result.attempt == opened.attempt)
     opened.restored_at = opened.last = newest.at
     opened.named = True
+    opened.deaths = Deaths.told_by(results)
 
 
 def _ids(results: Sequence[Result]) -> "array[int]":

@@ -12,6 +12,7 @@ from broker.journal import JournalRecord
 from schemas.codec import pack_ids
 from schemas.faults import RequestFault
 from schemas.journal import End, JournalMessage, Open, OpenReply, Released, Tokens
+from schemas.poison import ALONE_FROM
 from schemas.result import TicketRef
 from stages.postprocess.choice import OpenChoice
 from stages.postprocess.effects import Effects
@@ -19,6 +20,7 @@ from stages.postprocess.failures import fault_of, log_failure
 from stages.postprocess.intake import take
 from stages.postprocess.lookups import Found, Lookups, look_up
 from stages.postprocess.measures import Measures
+from stages.postprocess.releasing import release
 from stages.postprocess.spec import ChoiceKey
 from stages.postprocess.turn import PartitionState, Turn
 
@@ -119,7 +121,7 @@ class Owner:
         elif turn.sequence <= choice.attempt:
             if turn.sequence == choice.attempt:  # an earlier owner stored it, and may not have come to answer
                 self._answer(turn, opened, choice)
-        elif opened.fresh and choice.answer.ids:
+        elif opened.fresh and (choice.answer.ids or choice.deaths.count >= ALONE_FROM):
             self._refuse_duplicate(turn, opened, choice)
         else:
             self._begin(turn, opened, choice, ticket)
@@ -138,16 +140,20 @@ class Owner:
 
     def _answer(self, turn: Turn, opened: Open, choice: OpenChoice) -> None:
         if opened.reply:
-            turn.effects.replies.append((opened.reply, OpenReply(choice.attempt, ids=pack_ids(choice.answer.ids))))
+            reply = OpenReply(choice.attempt, ids=pack_ids(choice.answer.ids), deaths=choice.deaths.count)
+            turn.effects.replies.append((opened.reply, reply))
 
     def _refuse_ended(self, turn: Turn, opened: Open) -> None:
-        turn.ack(opened.ack)
+        turn.settle((opened.key, opened.choice), opened.ack)
         turn.drop(opened.worker, (opened.key, opened.choice), turn.sequence)
         if opened.reply:
             turn.effects.replies.append((opened.reply, OpenReply(turn.sequence, ended=True)))
 
     def _refuse_duplicate(self, turn: Turn, opened: Open, choice: OpenChoice) -> None:
-        """A ticket that was never delivered before, of an answer that has begun: some other ticket of it is at work."""
+        """A ticket that was never delivered before, of an answer that has begun or has to run alone by now.
+
+        Some other ticket of it is at work.
+        """
         turn.drop(opened.worker, choice.key, turn.sequence)
         if choice.ticket.sequence != opened.sequence:
             turn.ack(opened.ack)
@@ -168,6 +174,7 @@ class Owner:
         choice.worker = turn.origin
         choice.worker_times = tokens.times or choice.worker_times
         if known < len(tokens.ids):
+            choice.deaths.progressed()
             take(turn, choice, tokens, known)
         self._end_or_owe(turn, choice, tokens)
 
@@ -198,15 +205,14 @@ class Owner:
     def _on_released(self, turn: Turn, released: Released) -> None:
         choice = turn.find((released.key, released.choice))
         if choice is not None and choice.attempt == released.attempt:
-            turn.effects.naks.append(choice.ticket.ack)
-            choice.worker = ""
+            release(turn, choice, released)
 
     def _on_end(self, turn: Turn, end: End) -> None:
         key = (end.key, end.choice)
         choice = turn.find(key)
         if choice is None:
             if turn.has_ended(key):
-                turn.ack(end.ack)
+                turn.settle(key, end.ack)
             elif not end.attempt:
                 turn.end_unknown(end)
         elif end.attempt in (0, choice.attempt):

@@ -14,6 +14,7 @@ from schemas.codec import encode
 from schemas.control import Drop
 from schemas.result import Result
 from stages.postprocess.acks import TicketAcks
+from stages.postprocess.burials import Burials
 from stages.postprocess.effects import Effects
 from stages.postprocess.lookups import Lookups
 from stages.postprocess.measures import Measures
@@ -37,6 +38,7 @@ class PartitionReader:
         lookups: Lookups,
         measures: Measures,
         acks: TicketAcks,
+        burials: Burials,
         settings: PostprocessSettings,
     ) -> None:
         self.partition = partition
@@ -44,6 +46,7 @@ class PartitionReader:
         self._lookups = lookups
         self._measures = measures
         self._acks = acks
+        self._burials = burials
         self._settings = settings
         self._owner = self._new_owner()
         self._reader = JournalReader(connection, partition)
@@ -118,6 +121,8 @@ class PartitionReader:
             await self._writer.publish_round(effects.results)
         for ack in effects.acks:
             self._acks.submit(ack)
+        for letter, ack in effects.letters:
+            self._burials.submit(letter, ack)
         try:
             await self._tell(effects)
         except BrokerError as error:  # each has a time-out somewhere that makes up for it

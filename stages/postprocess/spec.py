@@ -28,6 +28,7 @@ class Spec:
     received_at: float
     preprocess: StageTime
     trace: str
+    choices: int
 
     @classmethod
     def of(cls, ticket: Ticket, partition: int) -> "Spec":
@@ -45,4 +46,5 @@ class Spec:
             received_at=ticket.received_at,
             preprocess=ticket.preprocess,
             trace=ticket.trace,
+            choices=ticket.choices,
         )

@@ -7,6 +7,7 @@ from broker.journal import JournalWriter
 from broker.leases import Leases
 from stages.lifecycle import StageContext
 from stages.postprocess.acks import TicketAcks
+from stages.postprocess.burials import Burials
 from stages.postprocess.cancelling import CancelledRequests
 from stages.postprocess.measures import Telemetered
 from stages.postprocess.partition import PartitionReader
@@ -40,6 +41,7 @@ class Postprocess:
         self._limit = asyncio.Semaphore(settings.lookups)
         self._measures = Telemetered(context.telemetry)
         self._acks = TicketAcks(connection)
+        self._burials = Burials(connection, self._acks)
         self._vocabularies = Vocabularies(connection)
         self._cancels = Cancels(connection)
         self._cancelled = CancelledRequests(JournalWriter(connection), context.instance, partitions, self._owned)
@@ -61,6 +63,7 @@ class Postprocess:
             await self._leases.stop()
         await self._cancels.stop()
         await self._cancelled.stop()
+        await self._burials.finish(LAST_ACKS_S)
         await self._acks.finish(LAST_ACKS_S)
         await self._vocabularies.stop()
 
@@ -71,6 +74,7 @@ class Postprocess:
             lookups=StoredLookups(self._connection, partition, self._vocabularies, self._limit),
             measures=self._measures,
             acks=self._acks,
+            burials=self._burials,
             settings=self._settings,
         )
         self._owned[partition] = reader

@@ -12,6 +12,7 @@ from schemas.journal import End
 from schemas.result import Result, TicketRef
 from stages.postprocess.choice import OpenChoice
 from stages.postprocess.effects import Effects
+from stages.postprocess.letters import Letter, letter_in, letter_of
 from stages.postprocess.lookups import Found, newest_ticket
 from stages.postprocess.measures import Measures
 from stages.postprocess.opening import open_choice
@@ -28,13 +29,16 @@ class ResultTooLargeError(Exception):
 
 @dataclass(slots=True)
 class PartitionState:
-    """The open choices of a partition, and what is remembered of others. `strays` have tokens but no request."""
+    """The open choices of a partition, and what is remembered of others.
+
+    `ended` has the letter of those that go to DEAD. `strays` have tokens but no request.
+    """
 
     partition: int
     max_result_bytes: int
     remembered: int
     open: dict[ChoiceKey, OpenChoice] = field(default_factory=dict[ChoiceKey, OpenChoice])
-    ended: Recent[ChoiceKey, None] = field(init=False)
+    ended: Recent[ChoiceKey, Letter | None] = field(init=False)
     strays: Recent[ChoiceKey, None] = field(init=False)
     dropped: Recent[tuple[ChoiceKey, int], float] = field(init=False)
 
@@ -82,7 +86,7 @@ class Turn:
             return choice
         results = self._found.results(*key)
         if any(result.terminal for result in results):
-            state.ended.put(key, None)
+            state.ended.put(key, letter_in(key, results))
             return None
         tickets = [place for place in (newest_ticket(results), ticket) if place is not None]
         if tickets:
@@ -139,7 +143,7 @@ class Turn:
         fault: Fault | None = None,
         ack: str = "",
     ) -> None:
-        """The terminal result; the ticket is acknowledged once that is stored.
+        """The terminal result; the ticket is settled once that is stored.
 
         What came before a fault goes out first, by itself. Raises `ResultTooLargeError`.
         """
@@ -149,10 +153,10 @@ class Turn:
         result = choice.next_result(self.sequence, finish=finish, stop_reason=stop_reason, fault=fault)
         self._send(choice, result, message_id=end_id(choice.key))
         self._measures.tokens(choice.spec, len(result.ids))
-        self.forget(choice.key)
-        self.ack(choice.ticket.ack)
+        self._forget(choice.key, letter_of(choice.key, result, choice.deaths))
+        self.settle(choice.key, choice.ticket.ack)
         if ack != choice.ticket.ack:
-            self.ack(ack)
+            self.settle(choice.key, ack)
         self._measures.ended(choice, result, self.now)
 
     def end_unknown(self, end: End) -> None:
@@ -162,14 +166,17 @@ class Turn:
         subject = subjects.result(self._state.partition, tenant, end.session, request)
         result = Result(choice=end.choice, attempt=0, at=self.sequence, fault=end.fault)
         self._publish(subject, result, end.encoding, end_id(key))
-        self.forget(key)
+        self._forget(key)
         self._measures.refused(key, end.fault)
         self.ack(end.ack)
 
-    def forget(self, key: ChoiceKey) -> None:
-        """It has ended: what still comes of it means nothing."""
-        self._state.open.pop(key, None)
-        self._state.ended.put(key, None)
+    def settle(self, key: ChoiceKey, ack: str) -> None:
+        """A ticket of a choice that has ended is done with: acknowledged, behind the letter to DEAD if there is one."""
+        letter = self._state.ended.get(key)
+        if letter is None:
+            self.ack(ack)
+        elif ack:
+            self.effects.letters.append((letter, ack))
 
     def ack(self, ack: str) -> None:
         """A ticket is done with, once this round is stored."""
@@ -183,6 +190,11 @@ class Turn:
             return
         self._state.dropped.put((key, attempt), self.now)
         self.effects.drops.setdefault(worker, []).append(DropItem(key[0], key[1], attempt))
+
+    def _forget(self, key: ChoiceKey, letter: Letter | None = None) -> None:
+        """It has ended: what still comes of it means nothing."""
+        self._state.open.pop(key, None)
+        self._state.ended.put(key, letter)
 
     def _send(self, choice: OpenChoice, result: Result, message_id: str = "") -> None:
         self._publish(choice.spec.subject, result, choice.spec.answer.encoding, message_id)

@@ -11,7 +11,7 @@ import structlog
 from broker.connection import BrokerError
 from broker.work_queue import Delivery
 from schemas.faults import Fault
-from stages.schedule.granted import Granted, GrantedTickets
+from stages.schedule.granted import GrantedTickets
 from stages.schedule.grants import Granter, Outcome
 from stages.schedule.held import Held, Phase
 from stages.schedule.journal_lane import SLOW_S, JournalLane
@@ -34,11 +34,22 @@ class Tickets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A ticket and the worker chosen for it, whose room (KV cache in tokens) is taken until the grant is settled."""
+    """A ticket and the worker chosen for it, whose room (KV cache in tokens) is taken until the grant is settled.
+
+    All of its room, where the ticket has to run `alone`.
+    """
 
     held: Held
     worker: Worker
     kv_tokens: int
+    alone: bool
+
+    def place(self) -> None:
+        self.held.phase = Phase.PLACED
+        self.worker.place(self.kv_tokens, alone=self.alone)
+
+    def unplace(self) -> None:
+        self.worker.unplace(self.kv_tokens, alone=self.alone)
 
 
 @dataclass
@@ -189,7 +200,7 @@ class Dispatcher:
     def _settle(self, placement: Placement, outcome: Outcome, granted_at: float) -> None:
         held = placement.held
         if held.sequence in outcome.taken:
-            placement.worker.unplace(placement.kv_tokens)
+            placement.unplace()
             self._taken(held, placement.worker.id, granted_at)
             return
         if held.sequence in outcome.too_large:
@@ -201,7 +212,7 @@ class Dispatcher:
             held.unused = True
 
     def _put_back(self, placement: Placement) -> None:
-        placement.worker.unplace(placement.kv_tokens)
+        placement.unplace()
         placement.held.put_back()
 
     def _taken(self, held: Held, worker: str, granted_at: float) -> None:
@@ -210,7 +221,7 @@ class Dispatcher:
             return
         self._window.remove(held)
         self._queue.let_go(held.delivery)
-        self._granted.add(Granted(held.sequence, held.delivery.ack_subject, worker, granted_at))
+        self._granted.add(held.granted_to(worker, granted_at))
         self._record(held, worker, granted_at)
 
     def _record(self, held: Held, worker: str, granted_at: float) -> None:

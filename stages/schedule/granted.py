@@ -3,6 +3,9 @@
 from collections.abc import Container
 from dataclasses import dataclass
 
+from schemas.control import WorkerStatus
+from schemas.journal import Released
+
 FORGET_AFTER = 2
 """Heartbeats in a row that do not list a ticket: then the worker is done with it."""
 
@@ -12,13 +15,26 @@ SETTLE_S = 0.3
 
 @dataclass(slots=True)
 class Granted:
-    """One delivery of a ticket, kept alive by the worker now. `granted_at` is on the event loop's clock (s)."""
+    """One attempt of a ticket, kept alive by the worker now. `granted_at` is on the event loop's clock (s)."""
 
     sequence: int
     ack_subject: str
     worker: str
     granted_at: float
+    key: str
+    choice: int
+    partition: int
+    attempt: int
     missing: int = 0
+
+    def released(self, last: WorkerStatus | None) -> Released:
+        """What the journal is told when the worker has fallen silent after this last heartbeat.
+
+        The attempt died with it, unless the worker had not begun it, was on its way out, or had finished it: a last
+        heartbeat that is younger than the grant and does not list it says so. None: the silence proves nothing.
+        """
+        spared = last is None or last.state == "draining" or self.sequence in last.parked or self.missing > 0
+        return Released(self.key, self.choice, self.attempt, died=not spared, worker=self.worker)
 
 
 class GrantedTickets:

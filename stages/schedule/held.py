@@ -6,8 +6,10 @@ from enum import Enum
 from broker.work_queue import Delivery
 from schemas.faults import Fault
 from schemas.grant import GrantItem
-from schemas.journal import End, Open
+from schemas.journal import End, Open, OpenReply
+from schemas.poison import ALONE_FROM
 from schemas.ticket import StageTime, Ticket
+from stages.schedule.granted import Granted
 from stages.schedule.policy import Waiting
 
 LONGEST_ASK_S = 16.0
@@ -28,7 +30,8 @@ class Phase(Enum):
 class Held:
     """Times are seconds of the event loop's clock, `queued_s` is what the ticket waited in TICKETS.
 
-    `attempt` is 0 until an open is stored. `unused`: an open was written, or may have been, that no worker ever got.
+    `attempt` is 0 until an open is stored, `deaths` as in `OpenReply`. `unused`: an open was written, or may have been,
+    that no worker ever got.
     `gone`: no longer ours, whatever is still under way for it has no effect.
     """
 
@@ -41,6 +44,7 @@ class Held:
     queued_s: float = 0.0
     attempt: int = 0
     ids: bytes = b""
+    deaths: int = 0
     unused: bool = False
     fault: Fault | None = None
     reply: str = ""
@@ -51,6 +55,11 @@ class Held:
     @property
     def sequence(self) -> int:
         return self.delivery.sequence
+
+    @property
+    def alone(self) -> bool:
+        """Whether it has to run alone on its worker."""
+        return self.deaths >= ALONE_FROM
 
     @property
     def fresh(self) -> bool:
@@ -79,9 +88,9 @@ class Held:
         self.ask_again_at = now + min(patience_s * 2**self.asked, LONGEST_ASK_S)
         self.asked += 1
 
-    def answered(self, attempt: int, ids: bytes) -> None:
+    def answered(self, reply: OpenReply) -> None:
         self.phase = Phase.READY
-        self.attempt, self.ids = attempt, ids
+        self.attempt, self.ids, self.deaths = reply.attempt, reply.ids, reply.deaths
         self.ask_again_at, self.asked = float("inf"), 0
 
     def kv_tokens(self, reserve: int) -> int:
@@ -101,6 +110,7 @@ class Held:
             kv_tokens=self.kv_tokens(reserve),
             generated_tokens=len(self.ids) // 4,
             block_hashes=self.ticket.block_hashes,
+            alone=self.alone,
         )
 
     def open_entry(self, model: str, *, worker: str = "") -> Open:
@@ -128,6 +138,18 @@ class Held:
             ack=self.delivery.ack_subject,
         )
 
+    def granted_to(self, worker: str, now: float) -> Granted:
+        return Granted(
+            sequence=self.sequence,
+            ack_subject=self.delivery.ack_subject,
+            worker=worker,
+            granted_at=now,
+            key=self.ticket.key,
+            choice=self.ticket.choice,
+            partition=self.partition,
+            attempt=self.attempt,
+        )
+
     def grant_item(self, now: float) -> GrantItem:
         return GrantItem(
             ticket=self.ticket,
@@ -137,4 +159,5 @@ class Held:
             stored_at=self.delivery.stored_at,
             ids=self.ids,
             schedule=StageTime(self.queued_s, max(now - self.pulled_at, 0.0)),
+            deaths=self.deaths,
         )

@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from broker.connection import BrokerError
-from schemas.journal import End, JournalMessage, Open
+from schemas.journal import End, JournalMessage, Open, Released
 
 FIRST_BACK_OFF_S = 0.1
 LONGEST_BACK_OFF_S = 2.0
@@ -27,13 +27,14 @@ class Journal(Protocol):
 
 
 class _Submission:
-    def __init__(self, opens: Sequence[Open], ends: Sequence[End]) -> None:
+    def __init__(self, opens: Sequence[Open], ends: Sequence[End], released: Sequence[Released]) -> None:
         self.opens = opens
         self.ends = ends
+        self.released = released
         self.stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
-        return len(self.opens) + len(self.ends)
+        return len(self.opens) + len(self.ends) + len(self.released)
 
 
 class JournalLane:
@@ -54,12 +55,14 @@ class JournalLane:
         slow = self._writing is not None and now - self._since > SLOW_S
         return not slow and now >= self._closed_until
 
-    async def submit(self, opens: Sequence[Open] = (), ends: Sequence[End] = ()) -> int:
+    async def submit(
+        self, opens: Sequence[Open] = (), ends: Sequence[End] = (), released: Sequence[Released] = ()
+    ) -> int:
         """The sequence of the stored message that holds these entries.
 
         Raises `BrokerError` when it was refused, or not confirmed in time: then it may be stored all the same.
         """
-        submission = _Submission(opens, ends)
+        submission = _Submission(opens, ends, released)
         self._waiting.append(submission)
         if self._writing is None:
             self._since = time.monotonic()
@@ -89,6 +92,7 @@ class JournalLane:
         message = JournalMessage(
             origin=self._origin,
             opens=[entry for submission in chosen for entry in submission.opens],
+            released=[entry for submission in chosen for entry in submission.released],
             ends=[entry for submission in chosen for entry in submission.ends],
         )
         try:

@@ -23,6 +23,7 @@ from stages.schedule.grants import Granter
 from stages.schedule.journal_lane import JournalLane
 from stages.schedule.scheduler import Scheduler
 from stages.schedule.settings import ScheduleSettings
+from stages.schedule.taking_back import TakingBack
 from stages.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -35,7 +36,8 @@ class Shared:
     """What the loops of all models have in common.
 
     `may_pull` and `may_judge` say whether a pause or a lost connection is far enough behind; `look` has to be called
-    before anything is decided, it makes every loop forget what a long pause has taken from it.
+    before anything is decided, it makes every loop forget what a long pause has taken from it. `undisturbed_since` is
+    when the last such thing ended.
     """
 
     connection: Connection
@@ -51,6 +53,7 @@ class Shared:
     look: Callable[[], None]
     may_pull: Callable[[], bool]
     may_judge: Callable[[], bool]
+    undisturbed_since: Callable[[], float]
 
 
 class ModelLoop:
@@ -84,6 +87,8 @@ class ModelLoop:
             clock=_now,
         )
 
+        self._taking_back = TakingBack(shared.lanes, lambda ack: nak(shared.connection, ack))
+
     async def start(self) -> None:
         """Begins to pull and to tick."""
         await self._feed.start()
@@ -107,11 +112,12 @@ class ModelLoop:
         self.scheduler.forget()
         self._feed.forget()
 
-    async def look_around(self) -> None:
+    def look_around(self) -> None:
         """Several times a second: silent workers, and whatever a clock may have made due."""
         if self._shared.may_judge():
-            for granted in self.scheduler.take_back_silent(_now()):
-                await self._hand_back(granted.ack_subject)
+            tickets = self.scheduler.take_back_silent(_now(), self._shared.undisturbed_since())
+            if tickets:
+                self._spawn(self._taking_back.carry_out(tickets))
         if len(self.scheduler.window):
             self._wake.set()
 
@@ -197,12 +203,6 @@ class ModelLoop:
         task = self._shared.spawn(work)
         self._underway.add(task)
         task.add_done_callback(self._underway.discard)
-
-    async def _hand_back(self, ack_subject: str) -> None:
-        try:
-            await nak(self._shared.connection, ack_subject)
-        except BrokerError as error:
-            log.warning("schedule.not_handed_back", error=str(error))  # it comes back after the ack wait
 
 
 def _now() -> float:

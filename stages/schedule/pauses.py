@@ -47,6 +47,11 @@ class Pauses:
         """Whether a silent worker's silence is its own."""
         return self._link.connected and now >= self._judge_from
 
+    @property
+    def undisturbed_since(self) -> float:
+        """When this process last stood still or was cut off, or began: silence from before may be its own."""
+        return self._judge_from - HEARTBEAT_ROUND_S
+
     def may_pull(self, now: float) -> bool:
         return self._link.connected and now >= self._pull_from
 

@@ -17,7 +17,8 @@ class Waiting:
     """A ticket that may be granted now. `priority`: lower goes first, as in vLLM. `sequence` is its order of arrival.
 
     `kv_tokens` is the KV cache it needs to start (prompt, ids so far, a little of the answer); times are seconds on
-    the clock of `State.now`. Prompt and hashes are there for policies that place by prefix.
+    the clock of `State.now`. Prompt and hashes are there for policies that place by prefix. `alone`: nothing else may
+    go to its worker with it, which begins it once its engine is empty, whatever the size.
     """
 
     sequence: int
@@ -29,6 +30,7 @@ class Waiting:
     kv_tokens: int
     generated_tokens: int = 0
     block_hashes: bytes = field(default=b"", repr=False)
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +65,19 @@ Policy = Callable[[State], Plan]
 
 
 def most_free(state: State) -> Plan:
-    """Priority, then arrival; each to the worker with the most free slots by then, then the most free KV cache."""
+    """Priority, then arrival; each to the worker with the most free slots by then, then the most free KV cache.
+
+    One that has to run alone goes to an idle worker, else to the least busy one, which makes room for it.
+    """
     room = _Room(state.candidates)
     plan: Plan = {}
     for ticket in sorted(state.waiting, key=lambda ticket: (ticket.priority, ticket.sequence)):
         if not room:
             break
-        worker = room.take(ticket.kv_tokens)
+        worker = room.take_whole() if ticket.alone else room.take(ticket.kv_tokens)
         if worker:
             plan[ticket.sequence] = worker
-        elif state.now - ticket.waiting_since > PASSED_OVER_S:
+        elif not ticket.alone and state.now - ticket.waiting_since > PASSED_OVER_S:
             room.keep_largest()
     return plan
 
@@ -85,6 +90,7 @@ class _Room:
         heapq.heapify(self._heap)
         # Nothing will ever fit better than into an empty worker: that one decides for itself.
         self._empty = {one.worker: one.max_slots for one in candidates if one.max_slots}
+        self._busy = {one.worker: (one.max_slots - one.slots, one.running + one.waiting) for one in candidates}
         self._too_large: float = float("inf")
         self._kept = False
 
@@ -101,6 +107,7 @@ class _Room:
             entry = heapq.heappop(self._heap)
             if self._fits(kv_tokens, entry):
                 found = entry[2]
+                self._busy.pop(found, None)
                 self._put(entry[0] + 1, entry[1] + kv_tokens, found)
             else:
                 passed.append(entry)
@@ -109,6 +116,16 @@ class _Room:
         if not found:
             self._too_large = kv_tokens
         return found
+
+    def take_whole(self) -> str:
+        """The least busy of the workers that this plan gives nothing to, for a ticket alone; "" where there is none."""
+        untouched = [entry for entry in self._heap if entry[2] in self._busy]
+        if not untouched:
+            return ""
+        chosen = min(untouched, key=lambda entry: (self._busy[entry[2]], entry))
+        self._heap.remove(chosen)
+        heapq.heapify(self._heap)
+        return chosen[2]
 
     def keep_largest(self) -> None:
         """Takes the worker with the most free KV cache out of this plan, once: its room is saved up."""

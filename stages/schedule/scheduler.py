@@ -13,11 +13,12 @@ from schemas.control import WorkerStatus
 from schemas.journal import OpenReply
 from schemas.ticket import Ticket
 from stages.schedule.dispatch import CANCELLED, DEADLINE, Placement, Tickets, Work
-from stages.schedule.granted import Granted, GrantedTickets
+from stages.schedule.granted import GrantedTickets
 from stages.schedule.held import Held, Phase
 from stages.schedule.journal_lane import JournalLane
 from stages.schedule.policy import Policy, State, most_free
 from stages.schedule.settings import ScheduleSettings
+from stages.schedule.taking_back import TakenBack
 from stages.schedule.window import Window
 from stages.schedule.workers import Workers
 
@@ -95,15 +96,19 @@ class Scheduler:
             log.info("schedule.had_ended", request_id=held.ticket.key, choice=held.ticket.choice)
             self._release(held)  # the owner acknowledges it
         else:
-            held.answered(reply.attempt, reply.ids)
+            held.answered(reply)
 
-    def take_back_silent(self, now: float) -> list[Granted]:
-        """What was granted to workers that are silent: the caller NAKs it."""
-        taken_back: list[Granted] = []
+    def take_back_silent(self, now: float, undisturbed_since: float = 0.0) -> list[TakenBack]:
+        """What was granted to workers that are silent: the caller tells the journals, and so their owners.
+
+        A worker that was not heard of since we were disturbed ourselves may be as well as before: no death is counted.
+        """
+        taken_back: list[TakenBack] = []
         for worker in self.workers.fall_silent(now):
-            tickets = self.granted.take_back(worker)
-            log.warning("schedule.worker_silent", worker=worker, model=self.model, tickets=len(tickets))
-            taken_back.extend(tickets)
+            tickets = self.granted.take_back(worker.id)
+            log.warning("schedule.worker_silent", worker=worker.id, model=self.model, tickets=len(tickets))
+            last = worker.status if worker.seen_at > undisturbed_since else None
+            taken_back.extend(TakenBack(granted, granted.released(last)) for granted in tickets)
         return taken_back
 
     def forget(self) -> None:
@@ -158,9 +163,8 @@ class Scheduler:
     def _placed(self, held: Held, worker_id: str) -> Placement:
         worker = self.workers.get(worker_id)
         assert worker is not None, "a policy places on the candidates that it was given"
-        placement = Placement(held, worker, held.kv_tokens(self._reserve))
-        held.phase = Phase.PLACED
-        worker.place(placement.kv_tokens)
+        placement = Placement(held, worker, held.kv_tokens(self._reserve), held.alone)
+        placement.place()
         return placement
 
     def _release(self, held: Held) -> None:

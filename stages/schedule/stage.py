@@ -70,6 +70,7 @@ class ScheduleStage:
             look=self._look,
             may_pull=lambda: self._pauses.may_pull(_now()),
             may_judge=lambda: self._pauses.may_judge(_now()),
+            undisturbed_since=lambda: self._pauses.undisturbed_since,
         )
 
     async def start(self) -> None:
@@ -132,7 +133,7 @@ class ScheduleStage:
             await asyncio.sleep(LOOK_AROUND_S)
             self._look()
             for loop in list(self._loops.values()):
-                await loop.look_around()
+                loop.look_around()
 
     def _show_gauges(self) -> None:
         gauge = self._shared.telemetry.gauge

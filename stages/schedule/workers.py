@@ -17,6 +17,7 @@ class Worker:
         self.id = status.worker
         self._placed_slots = 0
         self._placed_kv = 0
+        self._placed_alone = 0
         self._granting = 0
         self._shut = False
         self.report(status, now)
@@ -31,16 +32,18 @@ class Worker:
     @property
     def takes(self) -> bool:
         """Whether it may be offered anything now; while a grant is on its way, the next one gathers."""
-        return self.status.state == "ready" and not self._shut and not self._granting
+        return self.status.state == "ready" and not (self._shut or self._granting or self._placed_alone)
 
-    def place(self, kv_tokens: int) -> None:
-        """A ticket is chosen for it: its room is ours until `unplace`."""
+    def place(self, kv_tokens: int, *, alone: bool = False) -> None:
+        """A ticket is chosen for it: its room is ours until `unplace`, the whole worker's where it runs `alone`."""
         self._placed_slots += 1
         self._placed_kv += kv_tokens
+        self._placed_alone += alone
 
-    def unplace(self, kv_tokens: int) -> None:
+    def unplace(self, kv_tokens: int, *, alone: bool = False) -> None:
         self._placed_slots -= 1
         self._placed_kv -= kv_tokens
+        self._placed_alone -= alone
 
     def granting(self) -> None:
         self._granting += 1
@@ -97,9 +100,9 @@ class Workers:
         """The workers with a free slot that may be offered something now."""
         return [one for one in (worker.candidate() for worker in self if worker.takes) if one.slots > 0]
 
-    def fall_silent(self, now: float) -> list[str]:
-        """Forgets those without a heartbeat for too long, and names them."""
-        silent = [worker.id for worker in self if now - worker.seen_at > self._silent_s]
+    def fall_silent(self, now: float) -> list[Worker]:
+        """Forgets those without a heartbeat for too long, and returns them."""
+        silent = [worker for worker in self if now - worker.seen_at > self._silent_s]
         for worker in silent:
-            del self._workers[worker]
+            del self._workers[worker.id]
         return silent

@@ -63,6 +63,7 @@ class Pipeline:
         """A ticket's grant, with an ack subject of its own."""
         tokens, prompt = int(str(more.pop("max_tokens", 8))), more.pop("prompt", [5, 6, 7])
         deadline_ms = int(str(more.pop("deadline_ms", 60_000)))
+        deaths = int(str(more.pop("deaths", 0)))
         key = f"t.{request}"
         ticket = Ticket(
             tenant="t",
@@ -78,7 +79,13 @@ class Pipeline:
         ack = self.connection.new_inbox()
         sequence = next(self._sequences)
         return GrantItem(
-            ticket=ticket, attempt=attempt, ack=ack, sequence=sequence, stored_at=time.time(), ids=pack_ids(ids or [])
+            ticket=ticket,
+            attempt=attempt,
+            ack=ack,
+            sequence=sequence,
+            stored_at=time.time(),
+            ids=pack_ids(ids or []),
+            deaths=deaths,
         )
 
     async def grant(self, *items: GrantItem, worker: str = "w1") -> GrantReply:

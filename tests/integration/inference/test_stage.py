@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
@@ -218,20 +219,28 @@ async def test_forgets_after_it_was_cut_off(
 
 
 class Faulty(SimulatedEngine):
-    """Hangs or dies after some steps."""
+    """Hangs or dies after some steps, or ends as iterators and tasks do."""
 
     fault = "hang"
+    faults: ClassVar[dict[str, BaseException]] = {
+        "die": EngineDead("out of memory"),
+        "end": StopAsyncIteration(),
+        "vanish": asyncio.CancelledError(),
+    }
 
     async def next_step(self) -> StepOutput:
         step = await super().next_step()
         if any(advance.ids and advance.id.startswith("t.bad/") for advance in step.advances):
             if self.fault == "hang":
                 await asyncio.sleep(3600)
-            raise EngineDead("out of memory")
+            raise self.faults[self.fault]
         return step
 
 
-@pytest.fixture(params=[("hang", EngineStalled), ("die", EngineDead)], ids=["hangs", "dies"])
+@pytest.fixture(
+    params=[("hang", EngineStalled), ("die", EngineDead), ("end", StopAsyncIteration), ("vanish", EngineDead)],
+    ids=["hangs", "dies", "ends", "vanishes"],
+)
 def faulty(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, type[Exception]]:
     """A worker whose engine has a fault as soon as a request named `bad` gets a token, and what that ends in."""
     fault, error = request.param
@@ -243,19 +252,85 @@ def faulty(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 async def test_an_engine_that_ends_hands_back(
     broker_url: str, topology: Topology, pipeline: Pipeline, faulty: tuple[Run, type[Exception]]
 ) -> None:
-    """Hung or dead: the state says so, everything is released, the stage ends with an error (cases E1, E2)."""
+    """Hung or dead: the state says so, everything is released, the stage ends with an error (cases E1, E2).
+
+    An engine that just says nothing more, as at a shutdown, is a dead one: no answer counts as finished (case E10).
+
+    What the engine ran died with it, what was parked did not.
+    """
     run, error = faulty
     async with serving(broker_url, topology, run) as running:
         await pipeline.grant(pipeline.item("long", max_tokens=8000))
         await pipeline.until(lambda: "t.long" in pipeline.ids)
-        await pipeline.grant(pipeline.item("bad", max_tokens=100))
-        await asyncio.wait({running.task}, timeout=8)
+        await pipeline.grant(pipeline.item("bad", max_tokens=100), pipeline.item("parked", max_tokens=100, deaths=2))
+        await asyncio.wait({running.task}, timeout=30)
         assert isinstance(running.task.exception(), error)
-    await pipeline.until(lambda: len(pipeline.released) == 2)
-    assert sorted(one.key for one in pipeline.released) == ["t.bad", "t.long"]
+    await pipeline.until(lambda: len(pipeline.released) == 3)
+    assert sorted((one.key, one.died, one.worker) for one in pipeline.released) == [
+        ("t.bad", True, "w1"),
+        ("t.long", True, "w1"),
+        ("t.parked", False, "w1"),
+    ]
     assert pipeline.heartbeats[-1].state == "stalled"
     assert pipeline.heartbeats[-1].credits.slots == 0
     assert pipeline.finishes == {}
+
+
+async def test_what_a_dead_engine_had_does_not_wait_for_its_end(
+    broker_url: str, topology: Topology, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that does not even close: everything it had is with others meanwhile."""
+    closed = asyncio.Event()
+
+    class Clinging(Faulty):
+        fault = "die"
+
+        async def close(self) -> None:
+            await closed.wait()
+
+    monkeypatch.setattr("stages.inference.simulated.SimulatedEngine", Clinging)
+    async with serving(broker_url, topology, worker()) as running:
+        await pipeline.grant(pipeline.item("bad", max_tokens=100))
+        await pipeline.until(lambda: bool(pipeline.released), 30)
+        assert not running.task.done()
+        closed.set()
+        await asyncio.wait({running.task}, timeout=30)
+        assert isinstance(running.task.exception(), EngineDead)
+
+
+async def test_runs_alone_when_its_neighbours_are_done(broker_url: str, topology: Topology, pipeline: Pipeline) -> None:
+    """Parked while the engine has others, listed as such, not before; its heartbeat says it begins, then it runs."""
+    async with serving(broker_url, topology, worker(simulated_step_ms=5)):
+        await pipeline.grant(pipeline.item("neighbour", max_tokens=200))
+        await pipeline.until(lambda: "t.neighbour" in pipeline.ids)
+        item = pipeline.item("alone", max_tokens=300, deaths=2)
+        heard = len(pipeline.heartbeats)
+        reply = await pipeline.grant(item)
+        assert (reply.taken, reply.credits.slots) == ([item.sequence], 0)
+        await pipeline.until(lambda: any(item.sequence in one.parked for one in pipeline.heartbeats[heard:]))
+        assert (await pipeline.grant(pipeline.item("late"))).taken == []
+        await pipeline.until(lambda: "t.alone" in pipeline.ids, 30)
+        assert "t.neighbour" in pipeline.finishes
+        last = pipeline.heartbeats[-1]
+        assert (item.sequence in last.held, last.parked) == (True, [])
+        await pipeline.until(lambda: pipeline.heartbeats[-1].credits.slots == 63, 30)
+        assert (await pipeline.grant(pipeline.item("late"))).taken
+        await pipeline.until(lambda: len(pipeline.finishes) == 3, 30)
+    assert pipeline.ids["t.alone"] == expected([5, 6, 7], 300)
+
+
+async def test_drain_hands_back_what_is_parked(broker_url: str, topology: Topology, pipeline: Pipeline) -> None:
+    """At once, while the neighbour still finishes: it may run elsewhere now."""
+    async with serving(broker_url, topology, worker(simulated_step_ms=5)) as running:
+        await pipeline.grant(pipeline.item("neighbour", max_tokens=400))
+        await pipeline.until(lambda: "t.neighbour" in pipeline.ids)
+        await pipeline.grant(pipeline.item("alone", max_tokens=10, deaths=2))
+        running.context.stopping.set()
+        await pipeline.until(lambda: bool(pipeline.released), 30)
+        assert [(one.key, one.died) for one in pipeline.released] == [("t.alone", False)]
+        assert pipeline.finishes == {}
+        assert await running.stop() is None
+    await pipeline.until(lambda: "t.neighbour" in pipeline.finishes, 30)
 
 
 async def test_stop_while_the_model_loads(broker_url: str, topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,8 +206,8 @@ class World:
         )
         return await self.append(request, JournalMessage(origin=WORKER, tokens=[tokens]))
 
-    async def hand_back(self, request: Request, attempt: int) -> int:
-        released = Released(request.key, request.choice, attempt)
+    async def hand_back(self, request: Request, attempt: int, *, died: bool = False) -> int:
+        released = Released(request.key, request.choice, attempt, died=died, worker=WORKER)
         return await self.append(request, JournalMessage(origin=WORKER, released=[released]))
 
     async def fail(self, request: Request, end: End) -> int:

@@ -10,11 +10,11 @@ from broker.connection import Connection, Inbound
 from broker.journal import JournalReader, purge
 from broker.subjects import grant as grant_subject
 from broker.subjects import worker as worker_subject
-from broker.work_queue import confirm_ack, keep_alive
+from broker.work_queue import confirm_ack, keep_alive, nak
 from schemas.codec import decode, encode
 from schemas.control import WorkerState, WorkerStatus
 from schemas.grant import Credits, Grant, GrantItem, GrantReply
-from schemas.journal import End, Open, OpenReply
+from schemas.journal import End, Open, OpenReply, Released
 
 MODEL = "tiny"
 KEEP_ALIVE_S = 0.5
@@ -34,6 +34,7 @@ class FakeWorker:
         self.granted_at: dict[int, float] = {}
         self.most_held = 0
         self.answers = True
+        self.parked: list[int] = []
         self._connection = connection
         self._slots = slots
         self._work_s = work_s
@@ -74,6 +75,7 @@ class FakeWorker:
             credits=self._credits(),
             sent=self._sent,
             held=list(self.held),
+            parked=self.parked,
             max_slots=self._slots,
         )
         await self._connection.publish(worker_subject(self._model, self.name), encode(status))
@@ -121,6 +123,7 @@ class FakeOwner:
     def __init__(self, connection: Connection, partitions: int) -> None:
         self.opens: list[tuple[int, Open]] = []
         self.ends: list[End] = []
+        self.released: list[Released] = []
         self.answer: Callable[[Open], OpenReply | None] = lambda _: None
         self._connection = connection
         self._readers = [JournalReader(connection, partition) for partition in range(partitions)]
@@ -157,16 +160,25 @@ class FakeOwner:
                 for entry in record.message.opens:
                     self.opens.append((record.sequence, entry))
                     await self._reply(record.sequence, entry)
+                for released in record.message.released:
+                    self.released.append(released)
+                    await self._let_go(released)
                 for end in record.message.ends:
                     self.ends.append(end)
                     await confirm_ack(self._connection, end.ack)
             await purge(self._connection, partition, records[-1].sequence)
 
+    async def _let_go(self, released: Released) -> None:
+        """The ticket of an attempt that is over, if it is the latest one."""
+        attempt, entry = next((one for one in reversed(self.opens) if one[1].key == released.key), (0, None))
+        if entry is not None and attempt == released.attempt:
+            await nak(self._connection, entry.ack)
+
     async def _reply(self, attempt: int, entry: Open) -> None:
         answer = self.answer(entry)
         if entry.fresh or answer is None:
             return
-        await self._connection.publish(entry.reply, encode(OpenReply(attempt, answer.ended, answer.ids)))
+        await self._connection.publish(entry.reply, encode(OpenReply(attempt, answer.ended, answer.ids, answer.deaths)))
         if answer.ended:
             await confirm_ack(self._connection, entry.ack)
 

@@ -52,6 +52,42 @@ async def test_the_tickets_of_a_silent_worker_go_to_another_at_once(world: World
     assert 1.0 < asyncio.get_running_loop().time() - died < 4.0
     assert all(len(owner.opens_of(sequence)) == 2 for sequence in sequences)
     assert len(owner.opens_of(kept)) == 1
+    assert sorted(one.attempt for one in owner.released) == sorted(owner.attempts_of(one)[0] for one in sequences)
+    assert {(one.died, one.worker) for one in owner.released} == {(True, "victim")}
+
+
+async def test_what_a_silent_worker_had_not_begun_did_not_die(world: World) -> None:
+    """Its last heartbeat says what it had parked, and that it was on its way out: no death is counted for those."""
+    owner = await answering(world)
+    workers = [await world.worker(name, slots=1) for name in ("parks", "drains")]
+    await world.scheduler()
+    for number in range(2):
+        await world.submit(f"r{number}")
+    await until(lambda: all(worker.held for worker in workers))
+    workers[0].parked = list(workers[0].held)
+    workers[1].state = "draining"
+    for worker in workers:
+        await worker.beat()
+        await worker.die()
+    await until(lambda: len(owner.released) == 2)
+    assert [one.died for one in owner.released] == [False, False]
+
+
+async def test_deaths_go_with_the_grant(world: World) -> None:
+    """What the owner counted reaches the worker; a ticket that has to run alone goes to the idle one, by itself."""
+    owner = await answering(world)
+    owner.answer = lambda _: OpenReply(0, deaths=2)
+    victim = await world.worker("victim", slots=1)
+    await world.scheduler()
+    alone = await world.submit("alone")
+    await until(lambda: alone in victim.held)
+    busy = await world.worker("busy", slots=9)
+    await world.submit("neighbour")
+    await until(lambda: bool(busy.held))
+    idle = await world.worker("idle", slots=2)
+    await victim.die()
+    await until(lambda: alone in idle.held)
+    assert [[item.deaths for item in grant.items] for grant in idle.grants] == [[2]]
 
 
 async def test_a_draining_worker_gets_nothing(world: World) -> None:

@@ -8,8 +8,9 @@ from schemas.grant import Grant, GrantItem
 from schemas.journal import JournalMessage
 from schemas.ticket import AnswerSpec, EngineSampling, Ticket
 from stages.inference.engine import Advance, EngineFacts, EngineLoad, EngineRequest, StepOutput
+from stages.inference.held import Held
 from stages.inference.outbox import PartitionOutbox
-from stages.inference.worker import Held, Worker, WorkerIdentity
+from stages.inference.worker import Worker, WorkerIdentity
 
 FACTS = EngineFacts(vocab_size=1000, context_length=64, slots=4, kv_tokens=400, block_size=16, step_tokens=64)
 PARTITIONS = 3
@@ -80,6 +81,7 @@ def item(
     stored_at: float = NOW,
     partition: int = 0,
     max_tokens: int = 8,
+    deaths: int = 0,
 ) -> GrantItem:
     ticket = Ticket(
         tenant="t",
@@ -100,6 +102,7 @@ def item(
         sequence=sequence,
         stored_at=stored_at,
         ids=pack_ids(ids or []),
+        deaths=deaths,
     )
 
 

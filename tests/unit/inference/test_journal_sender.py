@@ -109,3 +109,23 @@ async def test_drained_gives_up() -> None:
         assert await sender.drained(1), "nothing waits"
         answer(sender, 1, "a", [1])
         assert not await sender.drained(0.05)
+
+
+async def test_what_was_forgotten_blocks_nothing() -> None:
+    """A journal that failed and for which nothing is left to send: the worker may take work again.
+
+    Nothing else would ever ask that journal: blocked, a worker gets no grant that could fill the outbox again.
+    """
+    journals, over = StandInJournals(), list[str]()
+    journals.faults = [Unavailable("gone")]
+    async with sending(journals, over) as sender:
+        answer(sender, 0, "a", [1, 2])
+        await asyncio.sleep(0.02)
+        assert sender.blocked
+        sender.boxes[0].discard("a")
+        async with asyncio.timeout(5):
+            while sender.blocked:
+                await asyncio.sleep(0.01)
+        answer(sender, 0, "b", [3])
+        assert await sender.drained(2)
+    assert over == ["b"]

@@ -4,8 +4,8 @@ import structlog
 from prometheus_client import generate_latest
 
 from stages.inference.engine import Advance
+from stages.inference.held import Held
 from stages.inference.records import Records
-from stages.inference.worker import Held
 from stages.telemetry import Telemetry
 from tests.unit.inference.holdings import Holdings, grant, item
 

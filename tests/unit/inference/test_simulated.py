@@ -1,9 +1,15 @@
 """The simulated engine schedules as a real one does: slots, KV cache, budget per step, one batch per step."""
 
 import asyncio
+import os
+import signal
 import time
+from typing import Any
+
+import pytest
 
 from schemas.ticket import EngineSampling
+from stages.inference.admission import already_over
 from stages.inference.engine import Advance, EngineRequest, StepOutput
 from stages.inference.simulated import SimulatedEngine, SimulatedOptions
 from stages.inference.simulated_model import simulated_model
@@ -51,6 +57,27 @@ async def test_resumes() -> None:
     resumed = EngineRequest("a", request("a").prompt, EngineSampling(max_tokens=20), whole[:13])
     rest, _ = await run(SimulatedEngine(SimulatedOptions()), resumed)
     assert whole[:13] + ids_of(rest["a"]) == whole
+
+
+@pytest.mark.parametrize("sampling", [{}, {"min_tokens": 25}, {"ignore_eos": True}, {"stop_token_ids": True}])
+async def test_limits_hold_over_the_seam(sampling: dict[str, Any]) -> None:
+    """Wherever an answer is taken up again, its ids, logprobs and end are those of the undisturbed one."""
+    engine = SimulatedEngine(SimulatedOptions(eos_probability=0.1, context_length=43))
+    plain = ids_of((await run(engine, request("a", 60, ignore_eos=True)))[0]["a"])
+    assert len(plain) == 40, "the context is full"
+    if "stop_token_ids" in sampling:
+        sampling = {"stop_token_ids": [plain[5], plain[30]], "ignore_eos": True, "min_tokens": 8}
+    whole = request("a", 38, logprobs=2, **sampling)
+    undisturbed = (await run(engine, whole))[0]["a"]
+    ids = ids_of(undisturbed)
+    facts = await engine.start()
+    for cut in range(1, len(ids)):
+        resumed = EngineRequest("a", whole.prompt, whole.sampling, ids[:cut])
+        assert already_over(resumed, facts) is None
+        rest = (await run(engine, resumed))[0]["a"]
+        assert ids[:cut] + ids_of(rest) == ids
+        assert [one.logprobs for one in rest] == [one.logprobs for one in undisturbed[cut:]]
+        assert (rest[-1].finish, rest[-1].stop_id) == (undisturbed[-1].finish, undisturbed[-1].stop_id)
 
 
 async def test_stop_ids_and_min_tokens() -> None:
@@ -121,3 +148,18 @@ async def test_idle_engine_waits() -> None:
     assert not waiting.done()
     engine.add(request("a"))
     assert (await asyncio.wait_for(waiting, 1)).advances[0].id == "a"
+
+
+async def test_poison_kills_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault injection: the step that takes in such a prompt is the last; without it in the prompt nothing happens."""
+    killed: list[tuple[int, int]] = []
+
+    def kill(pid: int, number: int) -> None:
+        killed.append((pid, number))
+
+    monkeypatch.setattr("os.kill", kill)
+    engine = SimulatedEngine(SimulatedOptions(poison=199, slots=1))
+    await run(engine, EngineRequest("good", [1, 2, 3], EngineSampling(max_tokens=2)))
+    assert killed == []
+    await run(engine, EngineRequest("bad", [1, 199, 3], EngineSampling(max_tokens=1)))
+    assert killed == [(os.getpid(), signal.SIGKILL)]

@@ -198,8 +198,9 @@ class World:
         )
         return self.append(JournalMessage(origin=worker, tokens=[entry]))
 
-    def released(self, attempt: int, key: str = KEY, choice: int = 0) -> JournalRecord:
-        return self.append(JournalMessage(origin=WORKER, released=[Released(key, choice, attempt)]))
+    def released(self, attempt: int, key: str = KEY, choice: int = 0, *, died: bool = False) -> JournalRecord:
+        entry = Released(key, choice, attempt, died=died, worker=WORKER)
+        return self.append(JournalMessage(origin="scheduler", released=[entry]))
 
     def ends(self, end: End, origin: str = "scheduler") -> JournalRecord:
         return self.append(JournalMessage(origin=origin, ends=[end]))

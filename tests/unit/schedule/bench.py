@@ -67,7 +67,7 @@ class Bench:
         for worker, slots in self.workers.slots.items():
             self.scheduler.heard(status(worker, slots=slots, held=held, state=state), self.now)
 
-    def answer(self, sequence: int, ids: bytes = b"", *, ended: bool = False) -> None:
+    def answer(self, sequence: int, ids: bytes = b"", *, ended: bool = False, deaths: int = 0) -> None:
         """The owner's answer to the last open of a ticket."""
         written = [
             (attempt, entry)
@@ -76,7 +76,7 @@ class Bench:
             if entry.sequence == sequence
         ]
         attempt, last = written[-1]
-        self.scheduler.answered(last.reply, OpenReply(attempt, ended, ids))
+        self.scheduler.answered(last.reply, OpenReply(attempt, ended, ids, deaths))
 
     async def tick(self) -> None:
         """One tick, everything that follows from it included (unless a partition is held up)."""

@@ -9,7 +9,7 @@ from broker.work_queue import Delivery
 from schemas.codec import decode, encode, pack_ids
 from schemas.control import WorkerState, WorkerStatus
 from schemas.grant import Credits, Grant, GrantItem, GrantReply
-from schemas.journal import End, JournalMessage, Open
+from schemas.journal import End, JournalMessage, Open, Released
 from schemas.ticket import EngineSampling, Ticket
 
 MODEL = "tiny"
@@ -59,6 +59,7 @@ def status(
     kv_tokens: int = 10_000,
     state: WorkerState = "ready",
     held: list[int] | None = None,
+    parked: list[int] | None = None,
     sent: int = 1,
     max_slots: int = 0,
 ) -> WorkerStatus:
@@ -70,6 +71,7 @@ def status(
         credits=Credits(slots, kv_tokens),
         sent=sent,
         held=held or [],
+        parked=parked or [],
         max_slots=max_slots,
     )
 
@@ -96,6 +98,10 @@ class MemoryJournal:
     @property
     def opens(self) -> list[Open]:
         return [entry for _, message in self.messages for entry in message.opens]
+
+    @property
+    def released(self) -> list[Released]:
+        return [entry for _, message in self.messages for entry in message.released]
 
     @property
     def ends(self) -> list[End]:

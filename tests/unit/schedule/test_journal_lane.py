@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker.connection import Unavailable
-from schemas.journal import Open
+from schemas.journal import Open, Released
 from stages.schedule.journal_lane import ENTRIES_PER_MESSAGE, FIRST_BACK_OFF_S, SLOW_S, JournalLane
 from tests.unit.schedule.stand_ins import MemoryJournal
 
@@ -84,3 +84,16 @@ async def test_a_bug_reaches_whoever_waits() -> None:
 
     with pytest.raises(RuntimeError):
         await asyncio.wait_for(JournalLane(Broken(), 0, "me").submit(opens("a")), 1)
+
+
+async def test_what_silent_workers_had_goes_with_the_rest() -> None:
+    """Hand-backs wait for nothing else and hold up nothing else: they are entries as any other."""
+    journal = MemoryJournal()
+    lane = JournalLane(journal, 0, "me")
+    released = Released("t.a", 0, 3, died=True, worker="w")
+
+    first = asyncio.create_task(lane.submit(opens("a")))
+    await asyncio.sleep(0)
+    rest = [asyncio.create_task(lane.submit(opens("b"))), asyncio.create_task(lane.submit(released=[released]))]
+    assert await asyncio.gather(first, *rest) == [1, 2, 2]
+    assert journal.released == [released]

@@ -8,6 +8,7 @@ import pytest
 from broker.connection import Unavailable
 from broker.subjects import partition_of
 from schemas.codec import WireError, pack_ids
+from schemas.journal import Released
 from stages.schedule.held import Phase
 from tests.unit.schedule.bench import PARTITIONS, Bench, bench
 from tests.unit.schedule.stand_ins import MemoryWorkers, delivery, ticket
@@ -216,7 +217,7 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other() -> None:
 
 
 async def test_a_silent_worker_gives_back_its_tickets() -> None:
-    """What was granted to it, to be NAKed by the caller; others keep theirs."""
+    """What was granted to it, with what its journal is told; others keep theirs."""
     one = bench(w1=1, w2=1)
     one.pull(ticket("a"), 1)
     one.pull(ticket("b"), 2)
@@ -227,8 +228,53 @@ async def test_a_silent_worker_gives_back_its_tickets() -> None:
     one.beat(held=[granted_to["w2"]])
 
     taken_back = one.scheduler.take_back_silent(one.now)
-    assert [(granted.sequence, granted.worker) for granted in taken_back] == [(granted_to["w1"], "w1")]
+    assert [(one.granted.sequence, one.granted.worker) for one in taken_back] == [(granted_to["w1"], "w1")]
+    (item,) = next(grant.items for worker, grant in one.workers.grants if worker == "w1")
+    assert taken_back[0].released == Released(item.ticket.key, 0, item.attempt, died=True, worker="w1")
     assert one.scheduler.take_back_silent(one.now) == []
+
+
+async def test_a_silence_that_may_be_our_own_counts_no_death() -> None:
+    """The broker was away, or we stood still, and the worker was not heard of since: its tickets move, no more."""
+    one = bench(w1=1)
+    one.pull(ticket("a"), 1)
+    await one.tick()
+    disturbed_at = one.now + 0.1
+    one.later += 2.5
+
+    (taken_back,) = one.scheduler.take_back_silent(one.now, undisturbed_since=disturbed_at)
+    assert not taken_back.released.died
+
+
+async def test_a_grant_that_nobody_answered_is_no_death() -> None:
+    """Its worker may have been dead before: nothing says that the ticket ever reached it. The owner is asked."""
+    one = bench(w1=2)
+    one.workers.silent = {"w1"}
+    one.pull(ticket("a"), 1)
+    await one.tick()
+    one.later += 2.5
+    assert one.scheduler.take_back_silent(one.now) == []
+    await one.tick()
+    assert [entry.fresh for entry in one.journal.opens] == [True, False]
+
+
+async def test_what_has_to_run_alone_is_granted_alone() -> None:
+    """The owner says how many attempts died: its worker hears it too, and gets nothing with it."""
+    one = bench(w1=4)
+    one.pull(ticket("a"), 1, deliveries=2)
+    await one.tick()
+    one.answer(1, pack_ids([5]), deaths=2)
+    one.pull(ticket("b"), 2)
+    one.begin_tick()
+    one.begin_tick()
+    await one.tick()
+    await one.tick()
+
+    assert [[(item.sequence, item.deaths) for item in grant.items] for _, grant in one.workers.grants] == [
+        [(1, 2)],
+        [(2, 0)],
+    ]
+    assert one.scheduler.workers.candidates()[0].slots == 2, "the whole worker is free again"
 
 
 async def test_after_a_long_pause_nothing_is_held_and_nothing_under_way_counts() -> None:

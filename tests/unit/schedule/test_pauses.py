@@ -36,6 +36,7 @@ def test_after_standing_still_nobody_is_judged_for_one_round_of_heartbeats() -> 
     assert not pauses.look(113)
     assert not pauses.may_judge(113.9)
     assert pauses.may_judge(114)
+    assert pauses.undisturbed_since == 113
 
 
 def test_a_pause_as_long_as_the_ack_wait_forgets_everything_once() -> None:

@@ -1,5 +1,7 @@
 """Which ticket goes to which worker."""
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,3 +110,59 @@ def test_nothing_that_fits_stays_behind(waiting: list[Waiting], workers: list[Ca
             mine = [sequence for sequence, name in chosen.items() if name == worker.worker]
             used = sum(size[sequence] for sequence in mine)
             assert len(mine) == worker.slots or used + size[left] > worker.kv_tokens
+
+
+# What has to run alone
+
+
+def busy(worker: str, running: int, slots: int = 8) -> Candidate:
+    return Candidate(worker, slots=slots - running, kv_tokens=1000, max_slots=slots, running=running)
+
+
+def alone(sequence: int, **more: int) -> Waiting:
+    return dataclasses.replace(waiting(sequence, **more), alone=True)
+
+
+def test_what_runs_alone_goes_to_an_idle_worker_and_nothing_goes_there_with_it() -> None:
+    """The others of the same tick go elsewhere, although more is free there."""
+    workers = [busy("a", 2), busy("idle", 0)]
+
+    assert plan([alone(1), waiting(2), waiting(3)], workers) == {1: "idle", 2: "a", 3: "a"}
+
+
+def test_without_an_idle_worker_the_least_busy_one_makes_room() -> None:
+    """Whatever its free cache is: it begins the ticket with an empty engine."""
+    workers = [busy("a", 5), busy("b", 2), Candidate("c", slots=1, kv_tokens=5, max_slots=2, running=1)]
+
+    assert plan([alone(1, kv_tokens=5000)], workers) == {1: "c"}
+
+
+def test_several_that_run_alone_are_spread() -> None:
+    """One a worker; those for whom none is left wait, and hold up nobody."""
+    workers = [busy("a", 0), busy("b", 1)]
+
+    assert plan([alone(1), alone(2), alone(3), waiting(4)], workers) == {1: "a", 2: "b"}
+
+
+def test_what_runs_alone_keeps_its_place_in_the_order() -> None:
+    """What comes before it has its worker already; it goes in the next tick. What comes behind it is not asked."""
+    workers = [busy("a", 0)]
+
+    assert plan([waiting(1), alone(2)], workers) == {1: "a"}
+    assert plan([alone(1), waiting(2)], workers) == {1: "a"}
+    assert plan([alone(1, priority=1), waiting(2)], workers) == {2: "a"}
+
+
+@given(tickets, candidates, st.data())
+def test_nothing_shares_a_plan_with_what_runs_alone(
+    waiting: list[Waiting], workers: list[Candidate], draw: st.DataObject
+) -> None:
+    """Its worker is given nothing else; and where a worker was left untouched, no such ticket was left behind."""
+    marked = [dataclasses.replace(ticket, alone=draw.draw(st.booleans())) for ticket in waiting]
+    chosen = plan(marked, workers)
+
+    for ticket in marked:
+        if ticket.alone and ticket.sequence in chosen:
+            assert list(chosen.values()).count(chosen[ticket.sequence]) == 1
+    untouched = {one.worker for one in workers if one.slots} - set(chosen.values())
+    assert not (untouched and any(ticket.alone and ticket.sequence not in chosen for ticket in marked))
