@@ -2,57 +2,75 @@
 
 import asyncio
 import contextlib
+from collections import deque
+from dataclasses import dataclass
+from typing import Self
 
 import structlog
 
 from broker import subjects
 from broker.assembly import AnswerAssembly, Chunk, Gap
 from broker.connection import Connection, Inbound, Unavailable
+from broker.patience import Patience
 from broker.replay import stored_results
 from schemas.codec import WireError, decode, encoding_of
 from schemas.faults import RequestFault
-from schemas.request import Request
 from schemas.result import Result
 
 log = structlog.get_logger()
 
-SILENCE_S = 5.0
-"""After this long without a result the stored ones are looked at: a live message may have been lost."""
-
-PATIENCE_AFTER_DEADLINE_S = 30.0
-
 BACKLOG = 1024
 """Results that wait for a slow reader. What comes beyond is not kept: it is read from the stored ones later."""
+
+AGAIN_S = 0.5
+
+
+@dataclass(frozen=True)
+class AnswerPlace:
+    """Where the results of the request `key` are: in whatever session it began."""
+
+    key: str
+    partition: int
+    subject: str
+
+    @classmethod
+    def of(cls, tenant: str, request_id: str, partitions: int) -> Self:
+        key = f"{tenant}.{request_id}"
+        partition = subjects.partition_of(key, partitions)
+        return cls(key, partition, subjects.result(partition, tenant, "*", request_id))
 
 
 class AnswerStream:
     """Iterates over an answer's chunks until every choice has ended. Raises `RequestFault`."""
 
-    def __init__(self, connection: Connection, partitions: int, tenant: str, request: Request) -> None:
+    def __init__(
+        self, connection: Connection, place: AnswerPlace, assembly: AnswerAssembly, patience: Patience
+    ) -> None:
+        self.place = place
         self._connection = connection
-        self._key = f"{tenant}.{request.id}"
-        self._partition = subjects.partition_of(self._key, partitions)
-        # In whatever session it began: an id that was used before has its answer there.
-        self._subject = subjects.result(self._partition, tenant, "*", request.id)
-        self._request = request
-        self._assembly = AnswerAssembly(max(request.n, 1))  # a wrong n is answered on choice 0
+        self._assembly = assembly
+        self._patience = patience
         self._arrived: asyncio.Queue[Inbound | None] = asyncio.Queue(BACKLOG)
-        self._give_up_at = asyncio.get_running_loop().time() + request.deadline_s + PATIENCE_AFTER_DEADLINE_S
-        self._ready: list[Chunk] = []
-        self._faulted = False
+        self._missed = False
+        self._ready: deque[Chunk] = deque()
+        self._fault: RequestFault | None = None
+        self._over = False
 
     @property
     def ended(self) -> bool:
         """Whether nothing of this request runs any more; a fault of one choice says nothing of the others."""
-        return self._assembly.complete or (self._faulted and self._request.n == 1)
+        return self._assembly.complete or (self._fault is not None and self._assembly.n == 1)
 
-    def arrived(self, message: Inbound) -> None:
+    async def arrived(self, message: Inbound | None) -> None:
         """Takes a live result. Never waits."""
-        with contextlib.suppress(asyncio.QueueFull):
+        try:
             self._arrived.put_nowait(message)
+        except asyncio.QueueFull:
+            self._missed = True
 
     def look_again(self) -> None:
         """Has the stored results read: live ones may have been missed."""
+        self._missed = True
         with contextlib.suppress(asyncio.QueueFull):
             self._arrived.put_nowait(None)
 
@@ -60,48 +78,73 @@ class AnswerStream:
         return self
 
     async def __anext__(self) -> Chunk:
-        while not self._ready:
-            if self._faulted or self.ended:
+        """What came before a fault comes before it here too."""
+        while not self._ready and self._fault is None:
+            if self.ended:
                 raise StopAsyncIteration
             try:
                 await self._advance()
-            except RequestFault:
-                self._faulted = True
-                raise
-        return self._ready.pop(0)
+            except RequestFault as fault:
+                self._fault = fault
+        if self._ready:
+            return self._ready.popleft()
+        if self._fault is None or self._over:
+            raise StopAsyncIteration
+        self._over = True
+        raise self._fault
 
     async def _advance(self) -> None:
         """Takes in the next live result, or the stored ones where there is none, or one too many."""
+        if self._missed and self._arrived.empty():
+            await self._replay()
+            return
         try:
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(self._patience.look_every_s):
                 message = await self._arrived.get()
         except TimeoutError:
             await self._replay()
             return
+        if message is None:  # look again
+            return
         try:
-            if message is None:
-                raise Gap
             self._push(decode(Result, message.data, encoding_of(message.headers.get("Content-Type", ""))))
         except Gap:
             await self._replay()
         except WireError as error:
-            log.warning("client.unreadable_result", request_id=self._key, error=str(error))
+            log.warning("client.unreadable_result", request_id=self.place.key, error=str(error))
 
     def _push(self, result: Result) -> None:
         chunk = self._assembly.push(result)
         if chunk is not None:
+            self._patience.heard()
             self._ready.append(chunk)
 
     async def _replay(self) -> None:
+        self._missed = False
         try:
-            stored = await stored_results(self._connection, self._partition, self._subject)
-        except Unavailable as error:
-            log.warning("client.replay_failed", request_id=self._key, error=str(error))
-            stored = []
+            stored = await self._stored()
+        except (Unavailable, TimeoutError) as error:
+            log.warning("client.replay_failed", request_id=self.place.key, error=str(error))
+            await self._blind()
+            return
         try:
             for result in stored:
                 self._push(result)
         except Gap as error:
             raise RequestFault("lost_state", "a part of the answer is not stored any more") from error
-        if not self._ready and asyncio.get_running_loop().time() > self._give_up_at:
-            raise RequestFault("unavailable", "no answer long after the deadline")
+        if not self._ready:
+            await self._patience.silent(something=bool(stored))
+
+    async def _stored(self) -> list[Result]:
+        """Raises `Unavailable`, `TimeoutError`."""
+        async with asyncio.timeout(self._patience.look_every_s):
+            await self._connection.wait_connected()
+        return await stored_results(self._connection, self.place.partition, self.place.subject)
+
+    async def _blind(self) -> None:
+        """Nothing can be read: a broker that comes back says more."""
+        if self._connection.closed.is_set():
+            raise RequestFault("unavailable", "the connection to the broker is closed")
+        await self._patience.blind()
+        await asyncio.sleep(AGAIN_S)
+        self._missed = True

@@ -10,7 +10,8 @@ from schemas.result import Costs, Result, ResultLogprob, Usage
 class Chunk:
     """The next piece of one choice. The last one of a choice has `finish` (`stop`, `length`), `usage` and `costs`.
 
-    `token_from` counts the choice's tokens before this chunk, `text_from` its Unicode code points.
+    `token_from` counts the choice's tokens before this chunk, `text_from` its Unicode code points, `logprobs_from` its
+    entries of logprobs.
     """
 
     choice: int
@@ -24,10 +25,27 @@ class Chunk:
     usage: Usage | None = None
     costs: Costs | None = None
     attempt: int = 0
+    logprobs_from: int = 0
 
 
 class Gap(Exception):
     """A result starts ahead of what the client has: the stored results have to fill in."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a client goes on: it has `token` tokens of each choice, and `text` code points (None: it does not say).
+
+    A result's text cannot be cut where one of its tokens ends: without `text` it begins as the result does that holds
+    the first token wanted, `Chunk.text_from` says where that is. So does it with entries of logprobs.
+    """
+
+    token: int = 0
+    text: int | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.text is not None or not self.token
 
 
 @dataclass
@@ -35,20 +53,55 @@ class ChoiceAssembly:
     """One choice of an answer as far as it has arrived. `push()` may get any result, or part of one, again."""
 
     choice: int
-    tokens: int = 0
-    characters: int = 0
+    start: Start = Start()
+    tokens: int = field(init=False)
+    characters: int = field(init=False)
     logprobs: int = 0
     ended: bool = False
 
+    def __post_init__(self) -> None:
+        self.tokens = self.start.token
+        self.characters = self.start.text or 0
+        self._placed = self.start.exact
+
     def push(self, result: Result) -> Chunk | None:
-        """What is new in `result`, or None. Raises `Gap`, and `RequestFault` when the choice ended with a fault."""
+        """What is new in `result`, None if nothing.
+
+        Raises `Gap`, and `RequestFault` when the choice ended with a fault, or before the start was reached.
+        """
         if self.ended:
             return None
         if result.fault is not None:
             self.ended = True
             raise RequestFault(result.fault.code, result.fault.message, result.fault.param)
+        if result.finish:
+            self._check_start(result)
+        if not self._placed and not self._place(result):
+            return None
         if result.token_from > self.tokens or result.text_from > self.characters:
             raise Gap
+        return self._take(result)
+
+    def _check_start(self, last: Result) -> None:
+        length = last.text_from + len(last.text)
+        if self.start.token > last.token_to:
+            self.ended = True
+            raise RequestFault("invalid_request", f"the answer ended after {last.token_to} tokens", "from_token")
+        if (self.start.text or 0) > length:
+            self.ended = True
+            raise RequestFault("invalid_request", f"the answer ended after {length} characters", "from_text")
+
+    def _place(self, result: Result) -> bool:
+        """Finds where the text begins, at the first result that does not lie wholly before the start."""
+        if result.token_to <= self.tokens and result.token_from < self.tokens and not result.terminal:
+            return False
+        if result.token_from > self.tokens:
+            raise Gap
+        self.characters, self.logprobs = result.text_from, result.logprobs_from
+        self._placed = True
+        return True
+
+    def _take(self, result: Result) -> Chunk | None:
         chunk = self._rest_of(result)
         self.tokens = max(self.tokens, result.token_to)
         self.characters += len(chunk.text)
@@ -59,7 +112,8 @@ class ChoiceAssembly:
     def _rest_of(self, result: Result) -> Chunk:
         logprobs = result.logprobs
         if logprobs is not None:
-            logprobs = logprobs[max(0, self.logprobs - result.logprobs_from) :]
+            self.logprobs = max(self.logprobs, result.logprobs_from)
+            logprobs = logprobs[self.logprobs - result.logprobs_from :]
         return Chunk(
             choice=self.choice,
             text=result.text[self.characters - result.text_from :],
@@ -67,6 +121,7 @@ class ChoiceAssembly:
             token_from=self.tokens,
             text_from=self.characters,
             logprobs=logprobs,
+            logprobs_from=self.logprobs,
             finish=result.finish,
             stop_reason=result.stop_reason,
             usage=result.usage,
@@ -77,16 +132,32 @@ class ChoiceAssembly:
 
 @dataclass
 class AnswerAssembly:
-    """All choices of one answer. Complete when each of the `n` has ended."""
+    """All choices of one answer. Complete when each of the `n` has ended; the last result of each says how many.
+
+    With `only`, one choice alone: what comes of the others is ignored.
+    """
 
     n: int = 1
+    start: Start = Start()
+    only: int | None = None
     choices: dict[int, ChoiceAssembly] = field(default_factory=dict[int, ChoiceAssembly])
 
     def push(self, result: Result) -> Chunk | None:
         """As `ChoiceAssembly.push`."""
-        choice = self.choices.setdefault(result.choice, ChoiceAssembly(result.choice))
+        if result.finish:
+            self._count(result.choices)
+        if self.only is not None and result.choice != self.only:
+            return None
+        choice = self.choices.setdefault(result.choice, ChoiceAssembly(result.choice, self.start))
         return choice.push(result)
 
     @property
     def complete(self) -> bool:
+        if self.only is not None:
+            return self.only in self.choices and self.choices[self.only].ended
         return sum(choice.ended for choice in self.choices.values()) >= self.n
+
+    def _count(self, choices: int) -> None:
+        self.n = max(self.n, choices)
+        if self.only is not None and self.only >= self.n:
+            raise RequestFault("invalid_request", f"the answer has {self.n} choices", "choice")

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+from dataclasses import dataclass
 
 import structlog
 
@@ -21,6 +22,9 @@ FULL = (10077, 10047, 10023, 10028, 10002)
 TOO_LARGE = 10054
 """Larger than the stream's `max_msg_size`."""
 
+IN_PROCESS = 10158
+"""In a cluster: the last try with this message id is neither stored nor given up yet, it lacks a majority."""
+
 FIRST_BACK_OFF_S = 0.02
 LAST_BACK_OFF_S = 1.0
 
@@ -31,6 +35,14 @@ _HEADER_OVERHEAD = len(b"NATS/1.0\r\n\r\n")
 
 class Full(BrokerError):
     """The stream, or the subject's share of it, is at its limit. Trying again helps once something was taken out."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a message lies. `duplicate`: one with its message id was stored before, and this one was not."""
+
+    sequence: int
+    duplicate: bool = False
 
 
 class Publisher:
@@ -54,11 +66,14 @@ class Publisher:
         With `message_id` it can be published again without harm. Raises `Full`, `TooLarge`, `NotSendable`,
         `Unavailable` (it may be stored or not), `ApiError`.
         """
-        headers = _headers(message_id, content_type, trace)
+        return (await self._store(subject, data, _headers(message_id, content_type, trace), timeout_s)).sequence
+
+    async def _store(self, subject: str, data: bytes, headers: dict[str, str], timeout_s: float) -> Stored:
         self._check(subject, data, headers)
         answer = await self._connection.request(subject, data, timeout_s, headers or None)
         try:
-            return int(checked(subject, answer.data)["seq"])
+            stored = checked(subject, answer.data)
+            return Stored(int(stored["seq"]), bool(stored.get("duplicate")))
         except ApiError as error:
             raise _meaning(error) from error
         except KeyError as error:  # a plain subscriber answered: there is no stream behind this subject
@@ -75,26 +90,20 @@ class Publisher:
         timeout_s: float = 5.0,
         patience_s: float = math.inf,
         wait_when_full: bool = True,
-    ) -> int:
+    ) -> Stored:
         """The same, again and again with growing pauses while the stream is full or away; the caller may cancel it.
 
         Raises `TooLarge`, `NotSendable`, `ApiError`; `Unavailable` and `Full` after `patience_s`, `Full` at once with
         `wait_when_full` off, `Unavailable` at once when the connection is closed for good.
         """
+        headers = _headers(message_id, content_type, trace)
         deadline = asyncio.get_running_loop().time() + patience_s
         back_off_s = FIRST_BACK_OFF_S
         while True:
             left_s = deadline - asyncio.get_running_loop().time()
             try:
                 await self._wait_connected(left_s)
-                return await self.publish(
-                    subject,
-                    data,
-                    message_id=message_id,
-                    content_type=content_type,
-                    trace=trace,
-                    timeout_s=min(timeout_s, left_s),
-                )
+                return await self._store(subject, data, headers, min(timeout_s, left_s))
             except (Full, Unavailable) as error:
                 give_up = asyncio.get_running_loop().time() + back_off_s >= deadline
                 if (
@@ -144,6 +153,6 @@ def _meaning(error: ApiError) -> BrokerError:
         return Full(str(error))
     if error.number == TOO_LARGE:
         return TooLarge(str(error))
-    if error.code == 503:
+    if error.code in (429, 503) or error.number == IN_PROCESS:
         return Unavailable(str(error))
     return error

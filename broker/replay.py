@@ -11,6 +11,8 @@ from schemas.codec import decode, encoding_of
 from schemas.result import Result
 
 QUIET_S = 5.0
+CREATE_PATIENCE_S = 2.0
+"""A cluster that elects a leader does not answer at all: asked again, it may."""
 
 
 async def stored_results(connection: Connection, partition: int, subject: str) -> list[Result]:
@@ -62,7 +64,7 @@ async def _create_consumer(connection: Connection, stream: str, name: str, subje
     answer = await connection.request(
         f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{subject}",
         json.dumps({"stream_name": stream, "config": config}).encode(),
-        timeout_s=QUIET_S,
+        timeout_s=CREATE_PATIENCE_S,
     )
     created: dict[str, Any] = json.loads(answer.data)
     if "error" in created:

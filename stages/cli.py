@@ -1,28 +1,19 @@
-"""The command line: `headrace up | stage | ask | status | models | init`.
+"""The command line: `headrace up | stage | ask | attach | dead | status | models | init`.
 
 Exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 busy (again later), 130 interrupted. What a command needs
 is imported when it runs: a stage's process loads nothing of the others.
 """
 
-import asyncio
-import os
-import sys
-from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from stages.commands.cli_values import numbers, pairs
+from stages.commands.cli_values import NatsUrl, numbers, pairs
+from stages.commands.dead import app as dead_app
+from stages.commands.outcome import leave, run_command
 from stages.sections import present_stages
-
-if TYPE_CHECKING:
-    from broker.connection import BrokerOptions
-
-Command = Callable[["BrokerOptions"], Coroutine[Any, Any, None]]
-
-FAILED, USAGE, BUSY = 1, 2, 3
 
 app = typer.Typer(
     name="headrace",
@@ -30,8 +21,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(dead_app, name="dead")
 
-NatsUrl = Annotated[str, typer.Option(help="Broker; else HEADRACE_NATS_URL, else the pipeline of `headrace up` here.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A setting; may be repeated.")]
 
 
@@ -61,7 +52,7 @@ def stage(
     overrides = pairs(settings, "--set")
     from stages.lifecycle import run_stage
 
-    _leave(run_stage(name, overrides))
+    leave(run_stage(name, overrides))
 
 
 @app.command()
@@ -104,7 +95,7 @@ def up(
         once=once,
         prompt=prompt,
     )
-    _leave(run_up(options))
+    leave(run_up(options))
 
 
 @app.command()
@@ -123,7 +114,31 @@ def ask(
     from stages.commands.ask import ask as send
 
     question = Question(text, model, system, max_tokens, temperature)
-    _run(nats_url, lambda broker: send(question, broker, as_json=as_json))
+    run_command(nats_url, lambda broker: send(question, broker, as_json=as_json))
+
+
+@app.command()
+def attach(
+    request_id: Annotated[str, typer.Argument(metavar="ID", help="The request's id.")],
+    *,
+    from_token: Annotated[int, typer.Option(min=0, help="Go on with this token: so many are there already.")] = 0,
+    from_text: Annotated[
+        int | None, typer.Option(min=0, help="Characters that are there already: the text goes on exactly there.")
+    ] = None,
+    choice: Annotated[int | None, typer.Option(min=0, help="Which answer of several; else 0 (--json: all).")] = None,
+    tenant: Annotated[str, typer.Option(help="Whose request it is.")] = "default",
+    patience: Annotated[
+        float | None, typer.Option(min=0, help="Seconds of silence; else as long as anything of the tenant waits.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    nats_url: NatsUrl = "",
+) -> None:
+    """Stream the answer to a request that was sent before: what is stored, then what comes. Ctrl-C cancels nothing."""
+    from stages.commands.attach import Reading
+    from stages.commands.attach import attach as read
+
+    reading = Reading(request_id, tenant, from_token, from_text, choice, patience)
+    run_command(nats_url, lambda broker: read(reading, broker, as_json=as_json))
 
 
 @app.command()
@@ -135,7 +150,7 @@ def status(
     """Show streams and their depth, partitions and their owners, workers and their load."""
     from stages.commands.inspect_commands import show_status
 
-    _run(nats_url, lambda broker: show_status(broker, watch=watch, json_form=as_json))
+    run_command(nats_url, lambda broker: show_status(broker, watch=watch, json_form=as_json))
 
 
 @app.command()
@@ -146,7 +161,7 @@ def models(
     """List the models that are served."""
     from stages.commands.inspect_commands import show_models
 
-    _run(nats_url, lambda broker: show_models(broker, json_form=as_json))
+    run_command(nats_url, lambda broker: show_models(broker, json_form=as_json))
 
 
 @app.command()
@@ -162,46 +177,12 @@ def init(
     given = {"partitions": partitions, "replicas": replicas}
     overrides = {name: str(value) for name, value in given.items() if value is not None}
     overrides |= pairs(settings, "--set")
-    _run(nats_url, lambda broker: make_streams(broker, overrides))
+    run_command(nats_url, lambda broker: make_streams(broker, overrides))
 
 
 def main() -> None:
     """The console script."""
     app()
-
-
-def _run(nats_url: str, command: Command) -> None:
-    """Runs `command(broker options)`; what goes wrong becomes one line and an exit status."""
-    from broker.connection import BrokerError, Unavailable
-    from schemas.faults import RequestFault
-    from stages.commands.broker_address import broker_options
-    from stages.process.logs import configure_logging
-    from stages.settings import SettingsError
-
-    configure_logging("cli", level="error")
-    try:
-        broker = broker_options(os.environ, nats_url)
-        asyncio.run(command(broker))
-    except SettingsError as error:
-        _fail(str(error), USAGE)
-    except RequestFault as error:
-        _fail(str(error), BUSY if error.fault.policy.retry_helps else FAILED)
-    except Unavailable as error:
-        _fail(f"{error} (is a pipeline running? `headrace up` starts one)", FAILED)
-    except BrokerError as error:
-        _fail(str(error), FAILED)
-    except KeyboardInterrupt:
-        _leave(130)
-
-
-def _fail(text: str, status: int) -> None:
-    print(f"headrace: {text}", file=sys.stderr)
-    _leave(status)
-
-
-def _leave(status: int) -> None:
-    sys.stdout.flush()
-    raise typer.Exit(status)
 
 
 if __name__ == "__main__":

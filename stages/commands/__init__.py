@@ -1,1 +1,1 @@
-"""What `headrace` does when a person types it: up, ask, status, models, init. Loaded by `stages.cli` as needed."""
+"""What `headrace` does when a person types it: up, ask, attach, dead and others. Loaded by `stages.cli` as needed."""

@@ -1,15 +1,19 @@
 """`headrace ask`: one question to a running pipeline, from the command line."""
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from rich.console import Console
 
-from broker.client import Headrace
+from broker.assembly import Chunk
+from broker.client import Headrace, new_id
+from broker.completion import completed
 from broker.connection import BrokerOptions
 from stages.commands.answer_view import Shown, show_answer, summary
+from stages.commands.waiting_notice import with_notice
 
 BROKER_PATIENCE_S = 3.0
 
@@ -37,14 +41,28 @@ class Question:
 
 async def ask(question: Question, broker: BrokerOptions, *, as_json: bool) -> None:
     """Streams the answer to stdout, or prints it as one JSON object. Raises `RequestFault`, `BrokerError`."""
+    request_id = new_id()
     async with Headrace(options=broker, patience_s=BROKER_PATIENCE_S) as client:
-        if as_json:
-            done = await client.complete(model=question.model, messages=question.messages(), **question.sampling())
-            print(json.dumps(msgspec.to_builtins(done), ensure_ascii=False))
-            return
-        chunks = client.stream(model=question.model, messages=question.messages(), **question.sampling())
-        shown = await show_answer(chunks, Console(highlight=False))
-    _say_costs(shown)
+        chunks = client.stream(
+            model=question.model, messages=question.messages(), request_id=request_id, **question.sampling()
+        )
+        await show(request_id, with_notice(chunks, lambda: unserved(client, question.model)), as_json=as_json)
+
+
+async def show(request_id: str, chunks: AsyncIterator[Chunk], *, as_json: bool) -> None:
+    """The answer on stdout as it comes and what it cost on stderr, or all of it as one JSON object."""
+    if as_json:
+        done = await completed(request_id, chunks)
+        print(json.dumps(msgspec.to_builtins(done), ensure_ascii=False))
+        return
+    _say_costs(await show_answer(chunks, Console(highlight=False)))
+
+
+async def unserved(client: Headrace, model: str) -> str:
+    """Says so where no worker of the model is heard."""
+    if await client.is_served(model):
+        return ""
+    return f"no worker serves {await client.slug(model)} yet"
 
 
 def _say_costs(shown: Shown) -> None:

@@ -1,8 +1,11 @@
-"""Options of the form `name=value` on the command line."""
+"""Options that several commands have, and those of the form `name=value`."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
+
+NatsUrl = Annotated[str, typer.Option(help="Broker; else HEADRACE_NATS_URL, else the pipeline of `headrace up` here.")]
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -25,20 +25,20 @@ WATCH_EVERY_S = 1.0
 
 async def show_status(broker: BrokerOptions, *, watch: bool, json_form: bool) -> None:
     """Once, or until interrupted. Raises `BrokerError`."""
-    async with _connected(broker) as connection:
+    async with connected(broker) as connection:
         observer = Observer(connection)
         await observer.start(PATIENCE_S)
         if json_form or not watch:
-            await _print_status(observer, broker.url, watch=watch, json_form=json_form)
+            await _print_status(observer, broker.shown_url, watch=watch, json_form=json_form)
             return
-        with Live(as_tables(await observer.snapshot(), broker.url), auto_refresh=False) as live:
+        with Live(as_tables(await observer.snapshot(), broker.shown_url), auto_refresh=False) as live:
             while True:
-                live.update(as_tables(await observer.snapshot(WATCH_EVERY_S), broker.url), refresh=True)
+                live.update(as_tables(await observer.snapshot(WATCH_EVERY_S), broker.shown_url), refresh=True)
 
 
 async def show_models(broker: BrokerOptions, *, json_form: bool) -> None:
     """Raises `BrokerError`."""
-    async with _connected(broker) as connection:
+    async with connected(broker) as connection:
         await verify(connection, PATIENCE_S)
         cards = await Registry(connection).models()
     if json_form:
@@ -55,9 +55,9 @@ async def show_models(broker: BrokerOptions, *, json_form: bool) -> None:
 async def make_streams(broker: BrokerOptions, overrides: Mapping[str, str]) -> None:
     """Makes or verifies. Raises `SettingsError`, `TopologyMismatch` and other `BrokerError`s."""
     limits = load_settings(TopologyLimits, os.environ, overrides)
-    async with _connected(broker) as connection:
+    async with connected(broker) as connection:
         topology = await initialise(connection, limits.settings())
-    print(f"streams of {topology.partitions} partitions are there: {broker.url.rpartition('@')[2]}")
+    print(f"streams of {topology.partitions} partitions are there: {broker.shown_url}")
 
 
 async def _print_status(observer: Observer, url: str, *, watch: bool, json_form: bool) -> None:
@@ -78,7 +78,8 @@ def _card_values(card: ModelCard) -> object:
 
 
 @contextlib.asynccontextmanager
-async def _connected(broker: BrokerOptions) -> AsyncGenerator[Connection, None]:
+async def connected(broker: BrokerOptions) -> AsyncGenerator[Connection, None]:
+    """A connection for as long as the command takes. Raises `Unavailable`."""
     connection = await Connection.open(broker, PATIENCE_S)
     try:
         yield connection

@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from broker.client import Headrace
 from broker.connection import BrokerOptions, Connection, Unavailable
+from broker.patience import anything_waits
 from broker.registry import Registry
 from broker.server import EmbeddedServer
 from broker.topology import TopologySettings, initialise
@@ -21,6 +22,7 @@ TENANT = {
         "hr.request.acme.*",
         "$KV.hr_cancelled.acme.*",
         "$JS.API.STREAM.INFO.REQUESTS",
+        "$JS.API.STREAM.INFO.TICKETS",
         "$JS.API.DIRECT.GET.KV_hr_models",
         "$JS.API.CONSUMER.CREATE.*.*.hr.result.*.acme.>",
         "_INBOX_acme.>",
@@ -75,6 +77,14 @@ async def test_a_request_from_start_to_replay(secured: EmbeddedServer, stages: C
         assert done.text == "Paris"
         assert [card.name for card in await client.models()] == ["m"]
         await client.cancel("r1")
+
+
+async def test_attach(secured: EmbeddedServer, stages: Connection) -> None:
+    """Another client of the tenant reads the answer within the same permissions, and sees whether any of it waits."""
+    await stored_answer(stages, "elsewhere")
+    async with Headrace(options=acme(secured), tenant="acme") as client:
+        assert "".join([chunk.text async for chunk in client.attach("r1")]) == "Paris"
+        assert not await anything_waits(client._connection, "acme")
 
 
 async def stored_answer(stages: Connection, session: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from broker import subjects
 from broker.connection import Connection, Inbound, NotSendable, TooLarge, Unavailable
 from broker.direct_get import last_of_subject
-from broker.publisher import Full, Publisher, headers_size
+from broker.publisher import Full, Publisher, Stored, headers_size
 from broker.server import EmbeddedServer
 from broker.topology import Topology, depths
 from broker.work_queue import WorkQueue, confirm_ack
@@ -42,7 +42,7 @@ async def test_publishing_patiently_waits_for_room(connection: Connection, topol
     await asyncio.sleep(0.1)
     assert not patient.done()
     await _ack_one(connection)
-    assert await asyncio.wait_for(patient, 10) == SMALL.requests_per_subject + 1
+    assert await asyncio.wait_for(patient, 10) == Stored(SMALL.requests_per_subject + 1)
 
 
 async def test_patience_can_have_an_end(connection: Connection, topology: Topology) -> None:
@@ -115,7 +115,9 @@ async def test_publishing_again_with_the_same_id_is_success(connection: Connecti
     publisher = Publisher(connection)
     first = await publisher.publish(SUBJECT, b"x", message_id="acme.1")
     assert await publisher.publish(SUBJECT, b"x", message_id="acme.1") == first
-    assert (await depths(connection)).streams["REQUESTS"].messages == 1
+    assert await publisher.publish_patiently(SUBJECT, b"x", message_id="acme.1") == Stored(first, duplicate=True)
+    assert await publisher.publish_patiently(SUBJECT, b"x", message_id="acme.2") == Stored(first + 1)
+    assert (await depths(connection)).streams["REQUESTS"].messages == 2
 
 
 async def test_headers_arrive_as_they_were_sent(connection: Connection, topology: Topology) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,16 +11,30 @@ from pathlib import Path
 import pytest_asyncio
 
 from broker import subjects
+from broker.client import Headrace
 from broker.connection import Connection
+from broker.direct_get import all_of_subject
 from broker.jetstream_api import call, list_all
 from broker.publisher import Publisher
+from broker.registry import Registry
 from broker.topology import Topology
 from schemas.codec import encode
 from schemas.control import WorkerStatus
 from schemas.grant import Credits
+from schemas.model import ModelCard
+from schemas.ticket import EngineSampling
 from stages.commands.status import Observer
 
 ROOT = Path(__file__).parents[3]
+CARD = ModelCard(
+    slug="m",
+    name="m",
+    engine="simulated",
+    context_length=64,
+    vocab_size=8,
+    eos_ids=[],
+    defaults=EngineSampling(max_tokens=0),
+)
 
 
 async def headrace(*arguments: str, **environ: str) -> tuple[int, str, str]:
@@ -117,6 +132,46 @@ async def test_a_question_to_a_model_that_nobody_serves_is_a_failure(broker_url:
     assert (status, out) == (1, "")
     assert error.startswith("headrace: model_not_found")
     assert len(error.splitlines()) == 1
+
+
+async def test_a_question_that_nobody_takes_says_so(
+    broker_url: str, connection: Connection, topology: Topology
+) -> None:
+    """While no worker of the model is heard, a person is told what they wait for; leaving cancels the request."""
+    await Registry(connection).publish_model(CARD, {})
+    command = ("ask", "Hello?", "--nats-url", broker_url)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "stages.cli",
+        *command,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        line = (await process.stderr.readline()).decode()
+        assert line == "headrace: no worker serves m yet, waiting\n"
+        process.send_signal(signal.SIGINT)
+        out, _ = await process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    cancels = await all_of_subject(connection, "KV_hr_cancelled", "$KV.hr_cancelled.default.*")
+    assert len(cancels) == 1
+
+
+async def test_a_worker_that_is_busy_is_no_reason_to_say_anything(
+    broker_url: str, connection: Connection, topology: Topology
+) -> None:
+    """A worker is heard: that it takes its time is no news."""
+    await Registry(connection).publish_model(CARD, {})
+    async with Headrace(broker_url) as client:
+        assert not await client.is_served("", within_s=0.1)
+        heard = asyncio.create_task(client.is_served("m", within_s=30))
+        while not heard.done():
+            await connection.publish(subjects.worker("m", "w1"), heartbeat(1, 0))
+            await asyncio.sleep(0.05)
+        assert heard.result()
 
 
 async def list_streams(connection: Connection) -> list[str]:

@@ -38,6 +38,9 @@ def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
         (["up", "--engine", "magic"], "--engine='magic': must be one of vllm, simulated"),
         (["up", "--set", "topology.partitions=0"], "from 1 to 256"),
         (["ask"], "Missing argument"),
+        (["attach"], "Missing argument"),
+        (["attach", "r1", "--from-token", "-1"], "Invalid value for '--from-token'"),
+        (["dead", "show"], "Missing argument"),
     ],
 )
 def test_wrong_usage_is_status_two_and_says_what_is_right(arguments: list[str], hint: str) -> None:

@@ -1,0 +1,51 @@
+"""How a command ends: what goes wrong becomes one line and an exit status."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from broker.connection import BrokerOptions
+
+Command = Callable[["BrokerOptions"], Coroutine[Any, Any, None]]
+
+FAILED, USAGE, BUSY, INTERRUPTED = 1, 2, 3, 130
+
+
+def run_command(nats_url: str, command: Command) -> None:
+    """Runs `command(broker options)` and leaves with its exit status if it failed."""
+    from broker.connection import BrokerError, Unavailable
+    from schemas.faults import RequestFault
+    from stages.commands.broker_address import broker_options
+    from stages.process.logs import configure_logging
+    from stages.settings import SettingsError
+
+    configure_logging("cli", level="error")
+    try:
+        broker = broker_options(os.environ, nats_url)
+        asyncio.run(command(broker))
+    except SettingsError as error:
+        _fail(str(error), USAGE)
+    except RequestFault as error:
+        _fail(str(error), BUSY if error.fault.policy.retry_helps else FAILED)
+    except Unavailable as error:
+        _fail(f"{error} (is a pipeline running? `headrace up` starts one)", FAILED)
+    except BrokerError as error:
+        _fail(str(error), FAILED)
+    except KeyboardInterrupt:
+        leave(INTERRUPTED)
+
+
+def leave(status: int) -> None:
+    """Ends the command."""
+    sys.stdout.flush()
+    raise typer.Exit(status)
+
+
+def _fail(text: str, status: int) -> None:
+    print(f"headrace: {text}", file=sys.stderr)
+    leave(status)
