@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from broker.asking import again
 from broker.connection import BrokerError, Connection, Inbound
 from broker.ordered import OrderedReader
 
 log = structlog.get_logger()
 
 EXISTING_PATIENCE_S = 5.0
+LEADER_PATIENCE_S = 20.0
 
 OnValue = Callable[[str, bytes], Awaitable[None]]
 """Takes a key and its new value."""
@@ -36,7 +38,7 @@ class BucketWatch:
 
     async def start(self) -> None:
         """Returns once `on_value` was called for everything that was there. Raises `Unavailable`, `ApiError`."""
-        self._to_come = await self._reader.start()
+        self._to_come = await again(self._reader.start, LEADER_PATIENCE_S)
         self._task = asyncio.create_task(self._read(), name=f"watch {self._bucket}")
         if not self._to_come:
             return

@@ -1,5 +1,6 @@
 """Cancelled requests: put into a bucket by whoever asked, watched by every stage."""
 
+import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
@@ -16,11 +17,21 @@ from schemas.names import is_key
 log = structlog.get_logger()
 
 REMEMBERED = 100_000
+PUT_PATIENCE_S = 10.0
 
 
 async def put_cancel(connection: Connection, key: str, cancel: Cancel) -> None:
-    """Cancels the request `key` (`<tenant>.<request id>`) wherever it is. Raises `Unavailable`, `NotSendable`."""
-    await Publisher(connection).publish(f"$KV.{subjects.CANCELLED_BUCKET}.{key}", encode(cancel))
+    """Cancels the request `key` (`<tenant>.<request id>`) wherever it is. Raises `Unavailable`, `NotSendable`.
+
+    Tries for as long as a cluster may need for a new leader.
+    """
+    await Publisher(connection).publish_patiently(
+        f"$KV.{subjects.CANCELLED_BUCKET}.{key}",
+        encode(cancel),
+        message_id=secrets.token_hex(8),
+        patience_s=PUT_PATIENCE_S,
+        wait_when_full=False,
+    )
 
 
 class Cancels:

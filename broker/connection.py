@@ -99,7 +99,7 @@ class Connection:
                 await connection._connect_until_there()
         except TimeoutError as error:
             why = f": {connection._trouble}" if connection._trouble else ""
-            raise Unavailable(f"no broker at {options.url} within {patience_s:.0f} s{why}") from error
+            raise Unavailable(f"no broker at {options.shown_url} within {patience_s:.0f} s{why}") from error
         return connection
 
     async def _connect_until_there(self) -> None:
@@ -114,7 +114,7 @@ class Connection:
                 )
                 return
             except (OSError, nats.errors.NoServersError, nats.errors.TimeoutError) as error:
-                log.debug("broker.waiting", url=self.options.url, error=repr(error))
+                log.debug("broker.waiting", url=self.options.shown_url, error=repr(error))
                 await asyncio.sleep(0.1)
 
     @property
@@ -226,14 +226,14 @@ class Connection:
     async def _on_disconnected(self) -> None:
         self.lost_at = asyncio.get_running_loop().time()
         if not self._closing:
-            log.warning("broker.disconnected", url=self.options.url)
+            log.warning("broker.disconnected", url=self.options.shown_url)
         waiting, self._waiting = self._waiting, set()
         for patience in waiting:
             patience.reschedule(self.lost_at)
 
     async def _on_reconnected(self) -> None:
         self.reconnects += 1
-        log.warning("broker.reconnected", url=self.options.url)
+        log.warning("broker.reconnected", url=self.options.shown_url)
         for callback in self.on_reconnect:
             callback()
 

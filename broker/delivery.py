@@ -1,19 +1,18 @@
 """One message handed out by a consumer: where it stands, and what can be said to it: done, not now, still at it."""
 
-import base64
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from broker import subjects
 from broker.connection import Connection, Inbound, Unavailable
-from broker.jetstream_api import API, MESSAGE_NOT_FOUND, ApiError, call
+from broker.direct_get import unix_time
+from broker.jetstream_api import API
+from broker.leader_get import READ_TIMEOUT_S, at_leader
 from broker.publisher import CONTENT_TYPE, MESSAGE_ID, TRACE
 
 ACK_TIMEOUT_S = 2.0
-READ_TIMEOUT_S = 5.0
 
 
 class Position(NamedTuple):
@@ -100,22 +99,8 @@ async def ticket_by_sequence(connection: Connection, sequence: int) -> tuple[byt
     answer = await connection.request(f"{API}.DIRECT.GET.{subjects.TICKETS}", query, READ_TIMEOUT_S)
     status = answer.headers.get("Status", "")
     if not status:
-        return answer.data, _unix_time(answer.headers["Nats-Time-Stamp"])
-    if status == "404":  # a replica that lags says so too: its leader knows
-        return await _ticket_from_leader(connection, sequence)
-    raise Unavailable(f"direct get from {subjects.TICKETS}: {status}")
-
-
-async def _ticket_from_leader(connection: Connection, sequence: int) -> tuple[bytes, float] | None:
-    try:
-        answer = await call(connection, f"STREAM.MSG.GET.{subjects.TICKETS}", {"seq": sequence}, READ_TIMEOUT_S)
-    except ApiError as error:
-        if error.number == MESSAGE_NOT_FOUND:
-            return None
-        raise
-    message = answer["message"]
-    return base64.b64decode(message.get("data", "")), _unix_time(message["time"])
-
-
-def _unix_time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+        return answer.data, unix_time(answer.headers["Nats-Time-Stamp"])
+    if status != "404":
+        raise Unavailable(f"direct get from {subjects.TICKETS}: {status}")
+    found = await at_leader(connection, subjects.TICKETS, sequence)  # a replica that lags does not have it yet
+    return (found.data, found.stored_at) if found is not None else None

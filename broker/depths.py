@@ -39,8 +39,8 @@ class Depths:
 
 
 async def depths(connection: Connection) -> Depths:
-    """The depth of all streams of Headrace. Raises `Unavailable`, `ApiError`."""
-    infos = await list_all(connection, "STREAM.LIST", "streams")
+    """The depth of all streams of Headrace that have a leader. Raises `Unavailable`, `ApiError`."""
+    infos = await list_all(connection, "STREAM.LIST", "streams", partly=True)
     ours = (subjects.REQUESTS, subjects.TICKETS, subjects.DEAD)
     streams = {
         info["config"]["name"]: _stream_depth(info)
@@ -50,7 +50,7 @@ async def depths(connection: Connection) -> Depths:
     consumers: dict[str, ConsumerDepth] = {}
     unclaimed: dict[str, int] = {}
     for stream in (subjects.REQUESTS, subjects.TICKETS):
-        found = await _consumer_depths(connection, stream)
+        found = await _consumer_depths(connection, stream) if stream in streams else {}
         consumers |= found
         claimed = sum(each.pending + each.ack_pending for each in found.values())
         unclaimed[stream] = max(0, streams[stream].messages - claimed) if stream in streams else 0
@@ -58,7 +58,7 @@ async def depths(connection: Connection) -> Depths:
 
 
 async def _consumer_depths(connection: Connection, stream: str) -> dict[str, ConsumerDepth]:
-    infos = await list_all(connection, f"CONSUMER.LIST.{stream}", "consumers")
+    infos = await list_all(connection, f"CONSUMER.LIST.{stream}", "consumers", partly=True)
     return {
         info["name"]: ConsumerDepth(
             stream=stream,

@@ -1,4 +1,8 @@
-"""Direct get: stored messages, read by one request without a consumer. Many come as many answers to one inbox."""
+"""Direct get: stored messages, read by one request without a consumer. Many come as many answers to one inbox.
+
+In a cluster any replica answers, perhaps one that does not have the newest messages yet: where that matters, read at
+the leader (`leader_get`).
+"""
 
 import asyncio
 import json
@@ -102,7 +106,12 @@ def _stored(answer: Inbound) -> StoredMessage:
     return StoredMessage(
         subject=answer.headers["Nats-Subject"],
         sequence=int(answer.headers["Nats-Sequence"]),
-        stored_at=datetime.fromisoformat(answer.headers["Nats-Time-Stamp"]).timestamp(),
+        stored_at=unix_time(answer.headers["Nats-Time-Stamp"]),
         data=answer.data,
         headers=answer.headers,
     )
+
+
+def unix_time(text: str) -> float:
+    """Seconds since 1970, from a time as JetStream writes it."""
+    return datetime.fromisoformat(text).timestamp()

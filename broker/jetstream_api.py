@@ -7,7 +7,8 @@ import msgspec
 from broker.connection import BrokerError, Connection, Unavailable
 
 API = "$JS.API"
-LIST_TIMEOUT_S = 30.0
+LIST_TIMEOUT_S = 6.0
+"""A cluster waits 4 s for those of its servers that do not answer."""
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
@@ -55,11 +56,16 @@ def checked(endpoint: str, data: bytes) -> Json:
     return answer
 
 
-async def list_all(connection: Connection, endpoint: str, items: str) -> list[Json]:
-    """All pages of one of JetStream's lists."""
+async def list_all(connection: Connection, endpoint: str, items: str, *, partly: bool = False) -> list[Json]:
+    """All pages of one of JetStream's lists.
+
+    A cluster leaves out what has no leader at the moment: raises `Unavailable` then, unless it may be listed `partly`.
+    """
     found: list[Json] = []
     while True:
         page = await call(connection, endpoint, {"offset": len(found)}, timeout_s=LIST_TIMEOUT_S)
+        if page.get("missing") and not partly:
+            raise Unavailable(f"{endpoint}: nobody answers for {', '.join(page['missing'])}")
         found += page.get(items) or []
         if len(found) >= page.get("total", 0) or not page.get(items):
             return found

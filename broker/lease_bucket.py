@@ -15,6 +15,8 @@ from schemas.control import Lease
 log = structlog.get_logger()
 
 PUT_TIMEOUT_S = 1.0
+MOST_WARNINGS = 100
+UNKNOWN = "?"
 
 _STREAM = f"KV_{subjects.PARTITIONS_BUCKET}"
 _PREFIX = f"$KV.{subjects.PARTITIONS_BUCKET}."
@@ -62,18 +64,35 @@ def replica_key(owner: str) -> str:
     return f"replica.{owner}"
 
 
+def _partition_in(key: str) -> int:
+    """-1 where it is the key of something else."""
+    kind, _, number = key.partition(".")
+    return int(number) if kind == "partition" and number.isdecimal() else -1
+
+
 class LeaseBucket:
     """Reads and writes `hr_partitions`. Raises `BrokerError`, at once while there is no connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._warned_of: set[bytes] = set()
 
     async def entries(self) -> dict[str, Entry]:
-        """Everything in the bucket as of one moment, by key. What cannot be read is left out."""
+        """Everything in the bucket as of one moment, by key.
+
+        A partition whose lease cannot be read has an owner that nobody is, and expires; other garbage is left out.
+        """
         self._require_connection()
-        found = await last_of_each(self._connection, _STREAM, f"{_PREFIX}>")
-        leases = {each.subject.removeprefix(_PREFIX): (each.sequence, _lease(each.data)) for each in found}
-        return {key: Entry(revision, lease) for key, (revision, lease) in leases.items() if lease}
+        entries: dict[str, Entry] = {}
+        for stored in await last_of_each(self._connection, _STREAM, f"{_PREFIX}>"):
+            key = stored.subject.removeprefix(_PREFIX)
+            partition = _partition_in(key)
+            lease = self._lease(stored.data)
+            if partition >= 0 and (lease is None or lease.partition != partition):
+                lease = Lease(UNKNOWN, 0, partition)
+            if lease is not None:
+                entries[key] = Entry(stored.sequence, lease)
+        return entries
 
     async def put(self, key: str, lease: Lease, revision: int) -> int | None:
         """Writes if `revision` is still the key's newest (0: there is none). The new revision; None if it was not."""
@@ -97,7 +116,7 @@ class LeaseBucket:
         """Calls `on_write` for every write as it is sent, refused ones too: a hint to look, not a truth."""
 
         async def on_message(message: Inbound) -> None:
-            if lease := _lease(message.data):
+            if lease := self._lease(message.data):
                 await on_write(lease)
 
         return await self._connection.subscribe(f"{_PREFIX}>", on_message)
@@ -107,10 +126,12 @@ class LeaseBucket:
         if not self._connection.connected:
             raise Unavailable("no connection to the broker")
 
-
-def _lease(data: bytes) -> Lease | None:
-    try:
-        return decode(Lease, data)
-    except WireError as error:
-        log.warning("lease.unreadable", error=str(error))
-        return None
+    def _lease(self, data: bytes) -> Lease | None:
+        try:
+            return decode(Lease, data)
+        except WireError as error:
+            # It is read again with every look: each is told of once, as long as they are not many.
+            if data not in self._warned_of and len(self._warned_of) < MOST_WARNINGS:
+                self._warned_of.add(data)
+                log.warning("lease.unreadable", error=str(error))
+            return None

@@ -7,7 +7,6 @@ holder frees it after finishing with it, or when its entry did not change for th
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
 
 import structlog
 
@@ -22,7 +21,6 @@ from schemas.control import Lease
 log = structlog.get_logger()
 
 TERM_S = 3.0
-REMOVE_AFTER_S = 30.0
 FREE_PATIENCE_S = 2.0
 
 
@@ -122,8 +120,8 @@ class Leases:
         await self._free_what_is_left()
         picture = self._observe(await self._bucket.entries())
         self._adopt(picture)
+        await self._remove_the_gone(picture)
         await self._balance(picture)
-        await self._remove_the_long_gone(picture)
 
     async def _beat(self) -> None:
         """Renews presence and leases, all at once: a write that fails holds up none of the others."""
@@ -165,10 +163,8 @@ class Leases:
             self._reconnects = self._connection.reconnects
             self._sightings.forget()  # all were cut off: nobody is judged for a whole term
         self._sightings.observe({key: entry.revision for key, entry in entries.items()}, _now())
-        return Picture(entries, frozenset(self._unchanged_for(self._term_s, entries)))
-
-    def _unchanged_for(self, seconds: float, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if self._sightings.unchanged_for(key) >= seconds]
+        unchanged = (key for key in entries if self._sightings.unchanged_for(key) >= self._term_s)
+        return Picture(entries, frozenset(unchanged))
 
     def _adopt(self, picture: Picture) -> None:
         """Takes from the bucket what became of our own writes, and finds leases that are no longer ours.
@@ -200,6 +196,15 @@ class Leases:
         for partition in sorted(share.difference(self._holdings)):
             if holders.get(partition, self._owner) == self._owner:
                 await self._take(partition, picture.of_partition(partition))
+        await self._free_what_expired(picture, share)
+
+    async def _free_what_expired(self, picture: Picture, share: frozenset[int]) -> None:
+        """For those whose share it is: a replica that has just come would have to watch the lease for a whole term."""
+        for key in picture.expired:
+            entry = picture.entries[key]
+            others = entry.lease.owner not in ("", self._owner) and entry.lease.partition not in share
+            if others and entry.lease.partition >= 0:
+                await self._free(entry.lease.partition, entry.revision)
 
     async def _take(self, partition: int, entry: Entry | None) -> None:
         now = _now()
@@ -213,10 +218,11 @@ class Leases:
             holding = self._holdings[partition] = Holding(partition, revision, now)
             holding.begin(self._on_gained, self._on_lost, self._wake.set)
 
-    async def _remove_the_long_gone(self, picture: Picture) -> None:
-        """Presence of replicas that will not come back, for every restart brings a new owner id."""
-        for key in self._unchanged_for(REMOVE_AFTER_S, picture.expired):
-            if picture.entries[key].lease.partition < 0:
+    async def _remove_the_gone(self, picture: Picture) -> None:
+        """The presence of replicas that died: newcomers would still share with them. One that is back shows itself."""
+        for key in picture.expired:
+            lease = picture.entries[key].lease
+            if lease.partition < 0 and lease.owner != self._owner:
                 await self._bucket.remove(key, picture.entries[key].revision)
 
     async def _on_write(self, lease: Lease) -> None:

@@ -1,15 +1,21 @@
 """Where the broker is, who we are there, and how a connection to it behaves."""
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
 PING_INTERVAL_S = 5
 
+_USER_IN_URL = re.compile(r"://[^/@\s,]+@")
+
 
 @dataclass(frozen=True)
 class BrokerOptions:
-    """Where the broker is and who we are there. Files are paths; nothing here is ever logged but `url` and `name`."""
+    """Where the broker is and who we are there. Files are paths; only `shown_url` and `name` are ever logged.
+
+    `url` may name several servers of a cluster, separated by commas: any of them that is there will do.
+    """
 
     url: str = "nats://127.0.0.1:4222"
     name: str = "headrace"
@@ -23,10 +29,15 @@ class BrokerOptions:
     tls_key: str = ""
     inbox_prefix: str = "_INBOX"
 
+    @property
+    def shown_url(self) -> str:
+        """`url` as it may stand in a log: without users and passwords."""
+        return _USER_IN_URL.sub("://***@", self.url)
+
     def connect_arguments(self) -> dict[str, Any]:
         """What nats-py's `connect` takes of it: a connection that comes back by itself, for ever."""
         arguments: dict[str, Any] = {
-            "servers": self.url.split(","),
+            "servers": [url.strip() for url in self.url.split(",")],
             "name": self.name,
             "inbox_prefix": self.inbox_prefix.encode(),
             "allow_reconnect": True,

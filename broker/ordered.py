@@ -15,6 +15,7 @@ log = structlog.get_logger()
 
 LIMIT = 1000
 INACTIVE_S = 30.0
+CREATE_PATIENCE_S = 3.0
 DELETE_PATIENCE_S = 1.0
 
 
@@ -119,7 +120,8 @@ class OrderedReader:
         if self._filter:
             config["filter_subject"] = self._filter
             endpoint += f".{self._filter}"
-        answer = await call(self._connection, endpoint, {"stream_name": self._stream, "config": config})
+        body = {"stream_name": self._stream, "config": config}
+        answer = await call(self._connection, endpoint, body, CREATE_PATIENCE_S)
         return int(answer["num_pending"])
 
     def _beginning(self) -> Json:

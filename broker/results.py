@@ -7,15 +7,20 @@ import structlog
 
 from broker import subjects
 from broker.connection import BrokerError, Connection, Unavailable
-from broker.direct_get import all_of_subject, last_of_subject
+from broker.direct_get import unix_time
 from broker.jetstream_api import call
+from broker.leader_get import newest_at_leader, whole_history
 from broker.publisher import CONTENT_TYPE, MESSAGE_ID, Full, Publisher
 from schemas.codec import decode, encoding_of
 from schemas.result import Result
 
 log = structlog.get_logger()
 
-ACK_TIMEOUT_S = 5.0
+FIRST_ACK_TIMEOUT_S, LAST_ACK_TIMEOUT_S = 1.5, 6.0
+"""A publish to a stream without a leader is never acknowledged: it is sent again, soon at first. A broker that is only
+slow gets more time with every try."""
+
+LOOK_TIMEOUT_S = 1.0
 RETRY_S = 0.1
 
 
@@ -58,9 +63,12 @@ class ResultWriter:
         last, self._last = self._last, None
         try:
             await self._connection.wait_connected()
-            if last is None:
-                last = await self._newest()
             connected = self._connection.reconnects
+            if last is None:
+                last, results = await self._first_stored(results)
+            if last is None or not results:  # each of them was acknowledged
+                self._last = last
+                return True
             for result in results[:-1]:
                 await self._connection.publish(result.subject, result.data, headers=_headers(result))
             sequence = await self._publish(results[-1])
@@ -72,32 +80,43 @@ class ResultWriter:
         self._last = sequence if proved else None
         return proved
 
+    async def _first_stored(self, results: list[Outgoing]) -> tuple[int | None, list[Outgoing]]:
+        """Where the stream stands, from the acknowledgement of the first of `results`; and those behind it.
+
+        To ask the stream would not do: in a cluster somebody may answer who does not know the newest. Nor does the
+        acknowledgement of one with a message id: that may be of a copy stored long ago.
+        """
+        for number, result in enumerate(results):
+            sequence = await self._publish(result)
+            if not result.message_id:
+                return sequence, results[number + 1 :]
+        return None, []
+
     async def _store_one_by_one(self, results: list[Outgoing]) -> None:
+        timeout_s = FIRST_ACK_TIMEOUT_S
         for result in results:
             while True:
                 await self._connection.wait_connected()
                 try:
-                    await self._publish(result)
+                    await self._publish(result, timeout_s)
                     break
                 except (Full, Unavailable) as error:
                     log.debug("results.waiting", stream=self._stream, error=str(error))
+                timeout_s = min(LAST_ACK_TIMEOUT_S, 2 * timeout_s)
                 await asyncio.sleep(RETRY_S)
 
-    async def _publish(self, result: Outgoing) -> int:
+    async def _publish(self, result: Outgoing, timeout_s: float = LAST_ACK_TIMEOUT_S / 2) -> int:
         return await self._publisher.publish(
             result.subject,
             result.data,
             message_id=result.message_id,
             content_type=result.content_type,
-            timeout_s=ACK_TIMEOUT_S,
+            timeout_s=timeout_s,
         )
-
-    async def _newest(self) -> int:
-        return int((await call(self._connection, f"STREAM.INFO.{self._stream}"))["state"]["last_seq"])
 
 
 class ResultHistory:
-    """Reads one partition's stored results."""
+    """Reads one partition's stored results, every one that was acknowledged: a missing one would be told twice."""
 
     def __init__(self, connection: Connection, partition: int) -> None:
         self._connection = connection
@@ -110,12 +129,30 @@ class ResultHistory:
         Raises `Unavailable`; `WireError` for a result of a version that we do not read.
         """
         subject = subjects.result(self._partition, tenant, session, request_id)
-        messages = await all_of_subject(self._connection, self._stream, subject)
+        messages = await whole_history(self._connection, self._stream, subject)
         return [decode(Result, each.data, encoding_of(each.headers.get(CONTENT_TYPE, ""))) for each in messages]
 
     async def exists(self, subject: str) -> bool:
-        """Whether anything is stored under `subject` (no wildcards). Raises `Unavailable`."""
-        return await last_of_subject(self._connection, self._stream, subject) is not None
+        """Whether anything is stored under `subject`. Raises `Unavailable`."""
+        return await newest_at_leader(self._connection, self._stream, subject) is not None
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How full a stream is: `part` of its limit (0 where it has none), and the age of its oldest message in seconds."""
+
+    part: float
+    oldest_s: float
+
+
+async def filling(connection: Connection, partition: int) -> Filling:
+    """How full a partition's results are. Raises `Unavailable`, `ApiError`."""
+    stream = subjects.results_stream(partition)
+    info = await call(connection, f"STREAM.INFO.{stream}", timeout_s=LOOK_TIMEOUT_S)
+    state, limit = info["state"], info["config"].get("max_bytes", -1)
+    if not state["messages"] or limit <= 0:
+        return Filling(0.0, 0.0)
+    return Filling(state["bytes"] / limit, unix_time(info["ts"]) - unix_time(state["first_ts"]))
 
 
 def _headers(result: Outgoing) -> dict[str, str]:

@@ -48,12 +48,14 @@ class EmbeddedServer:
         max_memory_store: int = 256 * MIB,
         sync_interval: str = "2m",
         authorization: dict[str, object] | None = None,
+        name: str = "headrace-embedded",
+        cluster: dict[str, object] | None = None,
     ) -> "EmbeddedServer":
         """Starts a server and returns once it takes connections.
 
         Sizes in bytes; `port` 0 takes a free one; `sync_interval` is NATS' own text (`2m`, `always`); `authorization`
-        its block of users and their permissions. Without `store` the data lies in a temporary folder that `stop`
-        removes. Raises `ServerFailed`.
+        its block of users and their permissions, `cluster` that of its routes (`ClusterServer` makes one). Without
+        `store` the data lies in a temporary folder that `stop` removes. Raises `ServerFailed`.
         """
         folder = store or Path(tempfile.mkdtemp(prefix="headrace-nats-"))
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,6 +66,8 @@ class EmbeddedServer:
             "max_memory_store": max_memory_store,
             "sync_interval": sync_interval,
             "authorization": authorization,
+            "server_name": name,
+            "cluster": cluster,
         }
         server = cls(folder.resolve(), store is None, options)
         try:
@@ -125,13 +129,13 @@ class EmbeddedServer:
 
     def _config(self) -> str:
         limits = {name: self._options[name] for name in ("max_file_store", "max_memory_store", "sync_interval")}
-        secured = {"authorization": self._options["authorization"]} if self._options["authorization"] else {}
+        blocks = {name: self._options[name] for name in ("authorization", "cluster") if self._options[name]}
         return json.dumps(
             {
-                **secured,
+                **blocks,
                 "listen": f"127.0.0.1:{self._port or -1}",
                 "http": f"127.0.0.1:{self._monitoring_port or -1}",
-                "server_name": "headrace-embedded",
+                "server_name": self._options["server_name"],
                 "max_payload": self._options["max_payload"],
                 "ports_file_dir": str(self._store),
                 "log_file": str(self._log_path),

@@ -8,6 +8,7 @@ from typing import TypeVar
 import structlog
 
 from broker import subjects
+from broker.asking import again
 from broker.connection import BrokerError, Connection, Unavailable
 from broker.depths import Depths, depths
 from broker.differences import Difference, TopologyMismatch, differences_in, raise_if, stream_differences
@@ -55,7 +56,13 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 SLOW_S = 30.0
-"""Making a stream may take a cluster that long."""
+"""Making a stream may take a cluster that long, when it elects a leader first."""
+
+TRY_S = 5.0
+"""Nobody answers what was asked while there was no leader: it is asked again."""
+
+LOOK_S = 2.0
+"""Likewise for what is only looked up."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +85,15 @@ async def initialise(connection: Connection, settings: TopologySettings) -> Topo
     Safe to run by several processes at once. Raises `Unavailable`, and `ApiError` where the broker has no room.
     """
     plans = stream_plans(settings)
-    existing = await stream_configs(connection)
+    existing = await again(lambda: stream_configs(connection), SLOW_S)
     raise_if(stream_differences(plans, existing, missing_counts=False))
     for plan in plans:
         if plan.name not in existing:
             await _create_stream(connection, plan)
-        if plan.name == subjects.REQUESTS:
-            await _ensure_consumer(connection, preprocess_consumer(settings.request_ack_wait_s))
-    raise_if(stream_differences(plans, await stream_configs(connection)))
-    return await _read(connection)
+    consumer = preprocess_consumer(settings.request_ack_wait_s)  # of REQUESTS, the last one
+    await again(lambda: _ensure_consumer(connection, consumer), SLOW_S)
+    raise_if(stream_differences(plans, await again(lambda: stream_configs(connection), SLOW_S)))
+    return await again(lambda: _read(connection), SLOW_S)
 
 
 async def verify(connection: Connection, patience_s: float = 30.0) -> Topology:
@@ -132,7 +139,7 @@ async def ensure_schedule_consumer(connection: Connection, model: str) -> None:
 async def consumer_exists(connection: Connection, stream: str, consumer: str) -> bool:
     """Whether the stream has that consumer. Raises `Unavailable`, `ApiError` (no such stream)."""
     try:
-        await call(connection, f"CONSUMER.INFO.{stream}.{consumer}")
+        await _consumer_config(connection, stream, consumer)
     except ApiError as error:
         if error.number == CONSUMER_NOT_FOUND:
             return False
@@ -146,7 +153,7 @@ async def _verify_now(connection: Connection) -> Topology:
     shapes = [StreamPlan(plan.name, plan.shape) for plan in plans]
     raise_if(stream_differences(shapes, await stream_configs(connection)))
     plan = preprocess_consumer(topology.request_ack_wait_s)
-    found = (await call(connection, f"CONSUMER.INFO.{plan.stream}.{plan.name}"))["config"]
+    found = await _consumer_config(connection, plan.stream, plan.name)
     raise_if(differences_in(f"{plan.stream}/{plan.name}", plan.shape, found))
     return topology
 
@@ -166,10 +173,10 @@ async def _read(connection: Connection) -> Topology:
     requests = await _stream_config(connection, subjects.REQUESTS)
     tickets = await _stream_config(connection, subjects.TICKETS)
     results = await _stream_config(connection, subjects.results_stream(0))
-    consumer = await call(connection, f"CONSUMER.INFO.{subjects.REQUESTS}.{subjects.PREPROCESS_CONSUMER}")
+    consumer = await _consumer_config(connection, subjects.REQUESTS, subjects.PREPROCESS_CONSUMER)
     return Topology(
         partitions=_partitions_in(requests),
-        request_ack_wait_s=consumer["config"]["ack_wait"] / 1e9,
+        request_ack_wait_s=consumer["ack_wait"] / 1e9,
         ticket_ack_wait_s=_ticket_ack_wait_s(tickets),
         results_max_age_s=results["max_age"] / 1e9,
         results_max_bytes=results["max_bytes"],
@@ -188,8 +195,9 @@ def _metadata(stream: Json) -> dict[str, str]:
 
 
 async def _create_stream(connection: Connection, plan: StreamPlan) -> None:
+    endpoint = f"STREAM.CREATE.{plan.name}"
     try:
-        await call(connection, f"STREAM.CREATE.{plan.name}", plan.config, timeout_s=SLOW_S)
+        await again(lambda: call(connection, endpoint, plan.config, timeout_s=TRY_S), SLOW_S)
     except ApiError as error:
         if error.number in NO_STORAGE:
             raise BrokerError(
@@ -201,20 +209,37 @@ async def _create_stream(connection: Connection, plan: StreamPlan) -> None:
 
 
 async def _ensure_consumer(connection: Connection, plan: ConsumerPlan) -> None:
-    """Makes it unless it is there: JetStream's plain "create" would change an existing one for everybody."""
-    endpoint = f"CONSUMER.CREATE.{plan.stream}.{plan.name}.{plan.shape['filter_subject']}"
-    body = {"stream_name": plan.stream, "config": plan.config, "action": "create"}
+    """Makes it unless it is there: JetStream's plain "create" would change an existing one for everybody.
+
+    One that is there is only looked at: that needs no leader of the whole cluster.
+    """
     try:
-        found = (await call(connection, endpoint, body, timeout_s=SLOW_S))["config"]
+        found = await _consumer_config(connection, plan.stream, plan.name)
     except ApiError as error:
-        if error.number not in CONSUMER_EXISTS_DIFFERENTLY:
+        if error.number != CONSUMER_NOT_FOUND:
             raise
-        found = (await call(connection, f"CONSUMER.INFO.{plan.stream}.{plan.name}"))["config"]
+        found = await _create_consumer(connection, plan)
     raise_if(differences_in(f"{plan.stream}/{plan.name}", {**plan.shape, **plan.limits}, found))
 
 
+async def _create_consumer(connection: Connection, plan: ConsumerPlan) -> Json:
+    """The configuration of the new one, or of the one that somebody else made meanwhile."""
+    endpoint = f"CONSUMER.CREATE.{plan.stream}.{plan.name}.{plan.shape['filter_subject']}"
+    body = {"stream_name": plan.stream, "config": plan.config, "action": "create"}
+    try:
+        return (await call(connection, endpoint, body, timeout_s=TRY_S))["config"]
+    except ApiError as error:
+        if error.number not in CONSUMER_EXISTS_DIFFERENTLY:
+            raise
+        return await _consumer_config(connection, plan.stream, plan.name)
+
+
+async def _consumer_config(connection: Connection, stream: str, consumer: str) -> Json:
+    return (await call(connection, f"CONSUMER.INFO.{stream}.{consumer}", timeout_s=LOOK_S))["config"]
+
+
 async def _stream_config(connection: Connection, name: str) -> Json:
-    return (await call(connection, f"STREAM.INFO.{name}"))["config"]
+    return (await call(connection, f"STREAM.INFO.{name}", timeout_s=LOOK_S))["config"]
 
 
 async def stream_configs(connection: Connection) -> dict[str, Json]:

@@ -43,7 +43,7 @@ class Stream(Protocol):
     """What is needed of a `Publisher`."""
 
     async def publish(self, subject: str, data: bytes, *, message_id: str = "", trace: str = "") -> int: ...
-    async def publish_patiently(self, subject: str, data: bytes, *, message_id: str) -> int: ...
+    async def publish_patiently(self, subject: str, data: bytes, *, message_id: str) -> object: ...
 
 
 @dataclass(kw_only=True, eq=False)
@@ -51,7 +51,7 @@ class Intake:
     """Handles requests, any number at once; `take` never raises.
 
     `prepare` turns a request into its outcome off the loop, `survives` tries a suspicious one in another process.
-    `partitions` and `max_payload` are the broker's.
+    `has_room` tells of a partition whether it takes new requests. `partitions` and `max_payload` are the broker's.
     """
 
     queue: Queue
@@ -61,6 +61,7 @@ class Intake:
     prepare: Callable[[Incoming], Awaitable[Outcome]]
     survives: Callable[[Incoming, ModelCard], Awaitable[bool]]
     parking: Parking
+    has_room: Callable[[int], Awaitable[bool]]
     cancelled: Container[str]
     reporter: Reporter
     partitions: int
@@ -138,6 +139,7 @@ class Intake:
     async def _send_on(self, passage: Passage, ready: Ready) -> None:
         """Publishes the tickets, when there is room for them. Raises `RequestFault`, `TooLarge`, `NoRoomError`."""
         request, key = ready.request, passage.key(ready.request.id)
+        await self._admit(passage, key)
         passage.unpublished = list(range(request.n))
         place = Place(len(ready.prompt) + len(passage.delivery.data), called_off=self._stopping)
         self._places.setdefault(key, set()).add(place)
@@ -156,6 +158,19 @@ class Intake:
         else:
             self._refuse_if_over(passage, ready, key)
             await self._give_back(passage, reason="stopping", delay_s=0.0)
+
+    async def _admit(self, passage: Passage, key: str) -> None:
+        """Raises the `RequestFault` `busy` where the results of another answer would have no room.
+
+        One that was delivered before may have its tickets already, and an answer that has begun is never refused:
+        raises `NoRoomError` then, it comes again later.
+        """
+        partition = subjects.partition_of(key, self.partitions)
+        if await self.has_room(partition):
+            return
+        if passage.delivery.deliveries > 1:
+            raise NoRoomError(subjects.results_stream(partition))
+        raise RequestFault("busy", "no room for the results of another answer now; try later, with a new id")
 
     async def _publish(self, passage: Passage, ready: Ready, key: str) -> None:
         """Publishes what is left of the tickets. Raises `RequestFault`, `Full`, `TooLarge` and other errors."""

@@ -13,7 +13,7 @@ LAST_PAUSE_S = 0.5
 
 
 class NoRoomError(Exception):
-    """The line of this model and tenant is full, too."""
+    """No place to wait for what has no room: the request has to go back."""
 
 
 @dataclass(eq=False)

@@ -71,6 +71,7 @@ class Passage:
             trace=self.trace,
             received_at=self.delivery.stored_at,
             preprocess=StageTime(self.queued_s, max(0.0, now - self.taken_at)),
+            choices=request.n,
         )
 
     def ends(self, refused: Refused) -> list[End]:

@@ -12,6 +12,7 @@ from broker.cancels import Cancels
 from broker.journal import JournalWriter
 from broker.publisher import Publisher
 from broker.registry import Registry
+from broker.results import Filling, filling
 from broker.work_queue import WorkQueue
 from schemas.control import Cancel
 from schemas.request import MAX_DEADLINE_S
@@ -24,6 +25,7 @@ from stages.preprocess.models import Models
 from stages.preprocess.parking import Parking
 from stages.preprocess.preparation import Preparation
 from stages.preprocess.reporting import Reporter
+from stages.preprocess.room import ResultsRoom
 from stages.preprocess.settings import PreprocessSettings
 
 log = structlog.get_logger()
@@ -82,6 +84,7 @@ class PreprocessStage:
             prepare=lanes.prepare,
             survives=isolation.survives,
             parking=_parking(context, settings),
+            has_room=_room(context).has_room,
             cancelled=cancels,
             reporter=Reporter(context.telemetry),
             partitions=context.topology.partitions,
@@ -167,6 +170,21 @@ def _parking(context: StageContext, settings: PreprocessSettings) -> Parking:
 
     context.telemetry.gauge("parked_requests", "Requests whose tickets have no room", readings)
     return parking
+
+
+def _room(context: StageContext) -> ResultsRoom:
+    """With a gauge of the partitions that have none."""
+
+    async def look(partition: int) -> Filling:
+        return await filling(context.connection, partition)
+
+    room = ResultsRoom(look, _longest_s(context))
+
+    def readings() -> list[tuple[float, dict[str, str]]]:
+        return [(room.closed, {})]
+
+    context.telemetry.gauge("closed_partitions", "Partitions whose results have no room for new answers", readings)
+    return room
 
 
 def _longest_s(context: StageContext) -> float:

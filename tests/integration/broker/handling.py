@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from broker import subjects
 from broker.connection import Connection
+from broker.jetstream_api import ApiError
 from broker.publisher import Publisher
 from broker.topology import TopologyMismatch, depths
 from broker.work_queue import Delivery, WorkQueue
@@ -53,7 +54,7 @@ async def handling(
     finally:
         await queue.abandon()
         handler.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, TopologyMismatch):
+        with contextlib.suppress(asyncio.CancelledError, TopologyMismatch, ApiError):
             await handler.task
 
 

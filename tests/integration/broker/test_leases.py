@@ -141,6 +141,22 @@ async def test_a_killed_replica_is_replaced_after_a_term(replicas: Replicas):
     assert replicas.overlaps == []
 
 
+async def test_a_killed_replica_s_successor_need_not_watch_for_a_whole_term(replicas: Replicas):
+    """Started anew in the meantime, it gets its share when the others see the lease expire, not a term after it came.
+
+    Otherwise a quick restart would make the partitions of a dead replica wait longer than none at all.
+    """
+    replicas.term_s = TERM_S
+    for name in ("a", "b"):
+        await replicas.add(name)
+    await replicas.settled([4, 4])
+    await replicas.kill("a")
+    await asyncio.sleep(0.8 * TERM_S)
+    await replicas.add("c")
+    assert await replicas.settled([4, 4]) < TERM_S, "it cannot have judged by itself yet"
+    assert replicas.overlaps == []
+
+
 async def test_many_replicas_at_once(replicas: Replicas):
     """Replicas that start and stop all at the same time come to even shares, each partition held once."""
     await asyncio.gather(*(replicas.add(name) for name in "abcdef"))

@@ -62,6 +62,17 @@ async def test_a_new_owner_goes_on_where_the_stream_is(writer: ResultWriter, con
     assert len(await stored(connection)) == 10
 
 
+async def test_a_new_owner_whose_first_results_are_stored_already(writer: ResultWriter, connection: Connection):
+    """The acknowledgement of a terminal result that is there already says nothing of where the stream is."""
+    await writer.publish_round([outgoing("a", 9, final=True), outgoing("c", 0)])
+    successor = ResultWriter(connection, PARTITION)
+    await successor.publish_round([outgoing("a", 9, final=True)])
+    await successor.publish_round([outgoing("a", 9, final=True), outgoing("b", 0), outgoing("b", 1)])
+    await successor.publish_round([outgoing("b", 2), outgoing("b", 3)])
+    messages = await stored(connection)
+    assert (ats(messages, "a"), ats(messages, "b"), ats(messages, "c")) == ([9], [0, 1, 2, 3], [0])
+
+
 async def test_a_round_that_does_not_fit_is_stored_again(writer: ResultWriter, connection: Connection):
     """Another writer in between (an owner that does not know yet that it lost its lease): the count does not fit.
 

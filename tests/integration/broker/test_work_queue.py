@@ -122,7 +122,7 @@ async def test_letting_go_redelivers_at_the_ack_wait(connection: Connection, oth
 
 
 async def test_an_ack_of_an_older_delivery_still_removes_the_message(connection: Connection, other: Connection) -> None:
-    """The owner acks with the subject it was given, whoever holds the ticket by then."""
+    """D1: why only the owner may ack: the subject of an older delivery removes it, whoever holds it by then."""
     async with handling(connection, slots=1) as holder:
         await publish(connection, 1)
         [first] = await holder.wait_for(1)

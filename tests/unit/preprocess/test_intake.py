@@ -49,6 +49,7 @@ class World:
         self.room = 1_000_000
         self.full: set[str] = set()
         self.cancelled: set[str] = set()
+        self.closed: set[int] = set()
         self.telemetry = Telemetry("preprocess", "preprocess-1", environ={})
         self.lanes = Lanes(Preparation(self.cancelled.__contains__), PreprocessSettings())
         self.models = Models(self.files)
@@ -63,6 +64,7 @@ class World:
             "prepare": self.lanes.prepare,
             "survives": self.survives,
             "parking": Parking(requests=2, size=1_000_000),
+            "has_room": self.has_room,
             "cancelled": self.cancelled,
             "reporter": Reporter(self.telemetry),
             "partitions": PARTITIONS,
@@ -70,6 +72,9 @@ class World:
             "model_patience_s": 0.05,
         }
         return Intake(**{**values, **changes})
+
+    async def has_room(self, partition: int) -> bool:
+        return partition not in self.closed
 
     async def files(self, _: Any) -> dict[str, bytes]:
         return files(t256())
@@ -435,3 +440,27 @@ async def test_a_span_for_each_request(world: World) -> None:
     assert dict(bad.attributes or {})["error.type"] == "invalid_request"
     keys = [line["request_id"] for line in lines] + [(span.attributes or {})[REQUEST_ID] for span in (good, bad)]
     assert keys == ["t.r"] * 4  # the key by which every stage calls it
+
+
+class TestRoomForResults:
+    """A partition whose results are nearly full takes no new answers; those that may have begun are never refused."""
+
+    async def test_a_new_request_is_busy(self, world: World) -> None:
+        """One end for each choice, no ticket; a request of another partition goes on."""
+        world.closed = {partition_of("t.r", PARTITIONS)}
+        await world.intake.take(delivery(request(n=2)))
+        assert world.log == ["end", "ack"]
+        assert [end.fault.code for _, end in world.ends] == ["busy", "busy"]
+        other = next(name for name in "abcdefgh" if partition_of(f"t.{name}", PARTITIONS) not in world.closed)
+        await world.intake.take(delivery(request(id=other)))
+        assert world.log == ["end", "ack", "ticket", "ack"]
+
+    async def test_one_that_came_before_waits(self, world: World) -> None:
+        """It may have tickets already: it goes back into the queue instead, and through once there is room."""
+        world.closed = {partition_of("t.r", PARTITIONS)}
+        await world.intake.take(delivery(request(), deliveries=2))
+        assert world.log == ["nak"]
+        assert world.naks[0] > 0.1
+        world.closed = set()
+        await world.intake.take(delivery(request(), deliveries=3))
+        assert world.log == ["nak", "ticket", "ack"]
