@@ -152,11 +152,14 @@ class Owner:
     def _refuse_duplicate(self, turn: Turn, opened: Open, choice: OpenChoice) -> None:
         """A ticket that was never delivered before, of an answer that has begun or has to run alone by now.
 
-        Some other ticket of it is at work.
+        Another ticket of it is at work, or the broker died right after it handed this one out: it does not count that.
+        Where no other worker has the answer, the grant took the place of what ran: the next one goes on with it.
         """
         turn.drop(opened.worker, choice.key, turn.sequence)
         if choice.ticket.sequence != opened.sequence:
             turn.ack(opened.ack)
+        elif choice.worker in ("", opened.worker):
+            turn.effects.naks.append(opened.ack)
 
     # Tokens come
 
