@@ -110,7 +110,8 @@ def _vllm_engine(
     hardware: Hardware,
 ) -> Engine:
     from stages.inference.step_thread import StepThread
-    from stages.inference.vllm_engine import VllmCore, VllmOptions, VllmProcess, unknown_options
+    from stages.inference.vllm_engine import VllmCore, VllmProcess
+    from stages.inference.vllm_options import VllmOptions, unknown_options
 
     if options and (unknown := unknown_options(options)):
         raise SettingsError([Problem("engine_options", name, text) for name, text in unknown.items()])

@@ -1,6 +1,6 @@
 """What an engine is to the worker: token ids in, and one batch per step out, for all running requests at once.
 
-No engine knows text, NATS or journals. `vllm_engine.py` is the real one; `simulated.py` takes the time that a
+No engine knows text, NATS or journals. `vllm_*.py` are the real one; `simulated.py` takes the time that a
 GPU would.
 """
 

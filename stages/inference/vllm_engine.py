@@ -1,135 +1,40 @@
-"""vLLM 0.32.0 by its per-step interface: everything of ours that talks to vLLM.
-
-Its message structs change with every release, therefore the exact pin, and therefore all of it in this file (what
-vLLM calls back is in `resumed_penalties.py`). The engine core runs in this process, on a thread (on CPUs: it starts
-in seconds), or in its own process (on GPUs).
-"""
+"""vLLM's engine core, in this process on a thread (on CPUs: it starts in seconds), or in its own process (on GPUs)."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 # (vLLM types its engine only in part, and is not installed everywhere)
 
 import asyncio
-import dataclasses
-import difflib
-import logging
 import os
 import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-import structlog
-
-from schemas.journal import Alternative, TokenLogprob
+from schemas.ticket import EngineSampling
 from stages.inference.engine import (
     Advance,
     EngineDead,
     EngineFacts,
     EngineLoad,
-    EngineMisconfigured,
     EngineRequest,
     EngineUnavailable,
     StepOutput,
 )
-from stages.inference.hardware import CPU_BLOCK_SIZE, CPU_SLOTS, Hardware, cpu_dtype, cpu_kv_bytes
-from stages.inference.resumption import with_resumption
+from stages.inference.hardware import Hardware
 from stages.inference.step_budget import StepBudget
-
-log = structlog.get_logger()
+from stages.inference.vllm_messages import OutputReader, core_request
+from stages.inference.vllm_options import (
+    CPU_STEP_TOKENS,
+    VllmOptions,
+    counts_earlier_ids,
+    engine_arguments,
+    vllm_config,
+)
 
 CPU_STEP_S = 0.2
 """What a step of prefill on a CPU should take: twice that is too much, half a second the limit."""
-CPU_STEP_TOKENS = (64, 1024)
-LOWEST_LOGPROB = -9999.0
-SCHEDULED = 2
-"""`EngineCoreEventType.SCHEDULED`."""
 
-
-@dataclass(frozen=True)
-class VllmOptions:
-    """What the engine is started with. `options` are vLLM's own, already in their types; they go over everything."""
-
-    model: str
-    eos_ids: list[int]
-    revision: str = ""
-    trust_remote_code: bool = False
-    slots: int = 0
-    weights_dtype: str = ""
-    own_process: bool = False
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-
-
-def engine_arguments(wanted: VllmOptions, hardware: Hardware) -> dict[str, Any]:
-    """The keyword arguments of vLLM's `EngineArgs`: ours for this metal, then the user's."""
-    arguments: dict[str, Any] = {
-        "model": wanted.model,
-        "revision": wanted.revision or None,
-        "trust_remote_code": wanted.trust_remote_code,
-        "skip_tokenizer_init": True,
-        "prefix_caching_hash_algo": "sha256_cbor",  # block hashes that CPU stages can compute as well
-        "use_tqdm_on_load": False,
-        "disable_log_stats": False,
-    }
-    if hardware.kind == "cpu":
-        arguments |= {
-            "dtype": cpu_dtype(hardware, wanted.weights_dtype),
-            "enforce_eager": True,
-            "block_size": CPU_BLOCK_SIZE,
-            "max_num_seqs": CPU_SLOTS,
-            # A step budget keeps a core in this process below it; another one is out of its reach.
-            "max_num_batched_tokens": 256 if wanted.own_process else CPU_STEP_TOKENS[1],
-            "max_model_len": -1,  # as long as the model allows and the KV cache holds
-        }
-        if not os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
-            arguments["kv_cache_memory_bytes"] = cpu_kv_bytes(hardware)
-    if wanted.slots:
-        arguments["max_num_seqs"] = wanted.slots
-    return arguments | dict(wanted.options)
-
-
-def unknown_options(options: Iterable[str]) -> dict[str, str]:
-    """Those that are none of vLLM's, and what they may have been meant to be."""
-    from vllm.engine.arg_utils import EngineArgs
-
-    known = [field.name for field in dataclasses.fields(EngineArgs)]
-    found: dict[str, str] = {}
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            found[name] = "no option of vLLM" + (f", did you mean {near[0]}?" if near else "")
-    return found
-
-
-def vllm_config(arguments: Mapping[str, Any]) -> Any:
-    """vLLM's configuration. Raises `EngineMisconfigured` with what vLLM has against the model or the options."""
-    from vllm.engine.arg_utils import EngineArgs
-    from vllm.usage.usage_lib import UsageContext
-
-    _quieten()
-    try:
-        config = EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
-    except Exception as error:
-        raise EngineMisconfigured(f"vLLM refuses this model or its options: {error}") from error
-    if counts_earlier_ids(config):
-        from stages.inference.resumed_penalties import processor_for
-
-        others = config.model_config.logits_processors or ()
-        config.model_config.logits_processors = [
-            *others,
-            processor_for(config),
-        ]  # the last: what others add comes first
-    return config
-
-
-def counts_earlier_ids(config: Any) -> bool:
-    """Whether penalties of a resumed answer count the ids of earlier attempts.
-
-    Speculative decoding and sampling masks exclude processors of logits: there, penalties start anew at a resume.
-    """
-    return config.speculative_config is None and not config.model_config.return_sampling_mask
+ONE_TOKEN = EngineSampling(max_tokens=1, temperature=0.0, ignore_eos=True)
 
 
 class VllmCore:
@@ -195,7 +100,7 @@ class VllmCore:
         seconds = 1.0
         for run in range(2):
             ids = [(7919 * (run + 1) + index) % 97 for index in range(size)]
-            request = EngineRequest(f"warm-up/{run}", ids, _one_token())
+            request = EngineRequest(f"warm-up/{run}", ids, ONE_TOKEN)
             self._client.add_request(core_request(request, []))
             begin = time.monotonic()
             self._client.get_output()
@@ -299,82 +204,6 @@ class VllmProcess:
             self._steps.put_nowait(step)
 
 
-def core_request(request: EngineRequest, eos_ids: list[int], counts_earlier: bool = False) -> Any:
-    """vLLM's form of a request. Raises `ValueError` for sampling that vLLM refuses."""
-    from vllm.sampling_params import RequestOutputKind, SamplingParams
-    from vllm.v1.engine import EngineCoreRequest
-
-    sampling = msgspec.structs.asdict(request.remaining())  # our fields have vLLM's names and meanings
-    if counts_earlier:
-        sampling = with_resumption(sampling, request)
-    params = SamplingParams(**sampling, detokenize=False, output_kind=RequestOutputKind.DELTA)
-    # Without this no EOS ever ends anything: it is vLLM's front end that knows them, and we have none.
-    params.update_from_generation_config({"eos_token_id": eos_ids}, eos_ids[0] if eos_ids else None)
-    return EngineCoreRequest(
-        request_id=request.id,
-        prompt_token_ids=request.context,
-        mm_features=None,
-        sampling_params=params,
-        pooling_params=None,
-        arrival_time=time.time(),
-        lora_request=None,
-        cache_salt=request.cache_salt or None,
-        data_parallel_rank=None,
-    )
-
-
-class OutputReader:
-    """Reads what the core says. A batch computes the logprobs of its most curious request for all of its requests."""
-
-    def __init__(self) -> None:
-        self._alternatives: dict[str, int] = {}
-
-    def expect(self, request: EngineRequest) -> None:
-        if request.sampling.logprobs is not None:
-            self._alternatives[request.id] = request.sampling.logprobs
-
-    def forget(self, ids: Iterable[str]) -> None:
-        for request_id in ids:
-            self._alternatives.pop(request_id, None)
-
-    def step_output(self, outputs: Any) -> StepOutput:
-        """One `EngineCoreOutputs`: what a step brought to all requests."""
-        stats = outputs.scheduler_stats
-        load = EngineLoad()
-        if stats is not None:
-            waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
-            load = EngineLoad(stats.num_running_reqs, waiting, stats.kv_cache_usage)
-        advances = [_advance(output, self._alternatives.get(output.request_id, 0)) for output in outputs.outputs]
-        self.forget(advance.id for advance in advances if advance.finish or advance.error)
-        return StepOutput(advances, load, 0.0)
-
-
-def _advance(output: Any, alternatives: int) -> Advance:
-    finish, error = "", ""
-    if output.finish_reason is not None:
-        reason = str(output.finish_reason)
-        finish, error = (reason, "") if reason in ("stop", "length") else ("", f"finish reason {reason}")
-    ids = output.new_token_ids
-    stop_id = None
-    if finish == "stop":
-        stop_id = output.stop_reason if isinstance(output.stop_reason, int) else ids[-1]
-    cached = output.prefill_stats.num_cached_tokens if output.prefill_stats else 0
-    scheduled = next((event.timestamp for event in output.events or () if event.type == SCHEDULED), 0.0)
-    logprobs = None if output.new_logprobs is None else _logprobs(output.new_logprobs, alternatives)
-    return Advance(output.request_id, ids, logprobs, finish, stop_id, error, cached, scheduled)
-
-
-def _logprobs(lists: Any, alternatives: int) -> list[TokenLogprob]:
-    """Per token the chosen id's logprob (vLLM's first column), then the likeliest ids, best first, as many as asked."""
-    found: list[TokenLogprob] = []
-    for ids, values in zip(lists.logprob_token_ids.tolist(), lists.logprobs.tolist(), strict=True):
-        finite = [max(LOWEST_LOGPROB, value) for value in values]  # NaN and -inf too
-        candidates = list(zip(ids, finite, strict=True))[1 : alternatives + 1]
-        top = [Alternative(one, value) for one, value in candidates]
-        found.append(TokenLogprob(finite[0], top))
-    return found
-
-
 def _facts(config: Any, step_tokens: int, times: Mapping[str, float]) -> EngineFacts:
     """What a started engine says of itself; its context may be shorter than the model's, to fit the KV cache."""
     cache, model = config.cache_config, config.model_config
@@ -394,22 +223,3 @@ def _facts(config: Any, step_tokens: int, times: Mapping[str, float]) -> EngineF
 def _unless(give_up: Callable[[], bool]) -> None:
     if give_up():
         raise EngineUnavailable("stopped while it started")
-
-
-def _one_token() -> Any:
-    from schemas.ticket import EngineSampling
-
-    return EngineSampling(max_tokens=1, temperature=0.0, ignore_eos=True)
-
-
-def _quieten() -> None:
-    """Keeps what says nothing to a user out of the log."""
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
-    logging.getLogger("torch._library.triton").setLevel(logging.ERROR)
-    for handler in logging.getLogger("vllm").handlers:
-        handler.addFilter(_wanted_record)
-
-
-def _wanted_record(record: logging.LogRecord) -> bool:
-    """vLLM warns once for every tensor whose precision differs from the engine's: that is a choice, said once by us."""
-    return not str(record.msg).startswith("Attempted to load weight")

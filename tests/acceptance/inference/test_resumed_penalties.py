@@ -13,7 +13,7 @@ import pytest
 from schemas.ticket import EngineSampling
 from stages.inference.engine import EngineRequest
 from stages.inference.resumption import RESUMPTION
-from stages.inference.vllm_engine import core_request
+from stages.inference.vllm_messages import core_request
 from tests.acceptance.real_engine import RealEngine
 
 pytestmark = [pytest.mark.real_engine, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stages.inference.engine import Advance
-from stages.inference.vllm_engine import OutputReader
+from stages.inference.vllm_messages import OutputReader
 
 
 def advance_of(**fields: Any) -> Advance:

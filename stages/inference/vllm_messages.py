@@ -1,0 +1,95 @@
+"""vLLM's messages for its engine core, from ours and back. They change with every release: therefore the exact pin."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+# (vLLM types its engine only in part, and is not installed everywhere)
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from schemas.journal import Alternative, TokenLogprob
+from stages.inference.engine import Advance, EngineLoad, EngineRequest, StepOutput
+from stages.inference.resumption import with_resumption
+
+LOWEST_LOGPROB = -9999.0
+SCHEDULED = 2
+"""`EngineCoreEventType.SCHEDULED`."""
+
+
+def core_request(request: EngineRequest, eos_ids: list[int], counts_earlier: bool = False) -> Any:
+    """vLLM's form of a request. Raises `ValueError` for sampling that vLLM refuses."""
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
+    from vllm.v1.engine import EngineCoreRequest
+
+    sampling = msgspec.structs.asdict(request.remaining())  # our fields have vLLM's names and meanings
+    if counts_earlier:
+        sampling = with_resumption(sampling, request)
+    params = SamplingParams(**sampling, detokenize=False, output_kind=RequestOutputKind.DELTA)
+    # Without this no EOS ever ends anything: it is vLLM's front end that knows them, and we have none.
+    params.update_from_generation_config({"eos_token_id": eos_ids}, eos_ids[0] if eos_ids else None)
+    return EngineCoreRequest(
+        request_id=request.id,
+        prompt_token_ids=request.context,
+        mm_features=None,
+        sampling_params=params,
+        pooling_params=None,
+        arrival_time=time.time(),
+        lora_request=None,
+        cache_salt=request.cache_salt or None,
+        data_parallel_rank=None,
+    )
+
+
+class OutputReader:
+    """Reads what the core says. A batch computes the logprobs of its most curious request for all of its requests."""
+
+    def __init__(self) -> None:
+        self._alternatives: dict[str, int] = {}
+
+    def expect(self, request: EngineRequest) -> None:
+        if request.sampling.logprobs is not None:
+            self._alternatives[request.id] = request.sampling.logprobs
+
+    def forget(self, ids: Iterable[str]) -> None:
+        for request_id in ids:
+            self._alternatives.pop(request_id, None)
+
+    def step_output(self, outputs: Any) -> StepOutput:
+        """One `EngineCoreOutputs`: what a step brought to all requests."""
+        stats = outputs.scheduler_stats
+        load = EngineLoad()
+        if stats is not None:
+            waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
+            load = EngineLoad(stats.num_running_reqs, waiting, stats.kv_cache_usage)
+        advances = [_advance(output, self._alternatives.get(output.request_id, 0)) for output in outputs.outputs]
+        self.forget(advance.id for advance in advances if advance.finish or advance.error)
+        return StepOutput(advances, load, 0.0)
+
+
+def _advance(output: Any, alternatives: int) -> Advance:
+    finish, error = "", ""
+    if output.finish_reason is not None:
+        reason = str(output.finish_reason)
+        finish, error = (reason, "") if reason in ("stop", "length") else ("", f"finish reason {reason}")
+    ids = output.new_token_ids
+    stop_id = None
+    if finish == "stop":
+        stop_id = output.stop_reason if isinstance(output.stop_reason, int) else ids[-1]
+    cached = output.prefill_stats.num_cached_tokens if output.prefill_stats else 0
+    scheduled = next((event.timestamp for event in output.events or () if event.type == SCHEDULED), 0.0)
+    logprobs = None if output.new_logprobs is None else _logprobs(output.new_logprobs, alternatives)
+    return Advance(output.request_id, ids, logprobs, finish, stop_id, error, cached, scheduled)
+
+
+def _logprobs(lists: Any, alternatives: int) -> list[TokenLogprob]:
+    """Per token the chosen id's logprob (vLLM's first column), then the likeliest ids, best first, as many as asked."""
+    found: list[TokenLogprob] = []
+    for ids, values in zip(lists.logprob_token_ids.tolist(), lists.logprobs.tolist(), strict=True):
+        finite = [max(LOWEST_LOGPROB, value) for value in values]  # NaN and -inf too
+        candidates = list(zip(ids, finite, strict=True))[1 : alternatives + 1]
+        top = [Alternative(one, value) for one, value in candidates]
+        found.append(TokenLogprob(finite[0], top))
+    return found
