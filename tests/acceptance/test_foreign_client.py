@@ -12,7 +12,7 @@ import nats
 import pytest
 
 from load.pipeline import Pipeline
-from tests.acceptance.simulated_truth import prompt_of, true_ids, true_text
+from load.simulated_truth import prompt_of, true_ids, true_text
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,7 +10,7 @@ import pytest
 from broker.connection import BrokerOptions, Connection
 from headrace import Headrace, RequestFault
 from load.pipeline import Pipeline, terminate
-from tests.acceptance.simulated_truth import prompt_of, true_ids, true_text
+from load.simulated_truth import prompt_of, true_ids, true_text
 from tests.acceptance.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)

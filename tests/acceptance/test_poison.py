@@ -13,12 +13,12 @@ from broker.jetstream_api import call
 from broker.replay import stored_results
 from headrace import Headrace, RequestFault
 from load.pipeline import Pipeline
+from load.simulated_truth import prompt_of
 from schemas.codec import decode
 from schemas.control import DeadLetter
 from schemas.result import Result
 from schemas.ticket import Ticket
 from tests.acceptance.processes import deaths, events, processes_of
-from tests.acceptance.simulated_truth import prompt_of
 from tests.acceptance.streams import begin, begun, ended
 from tests.acceptance.waiting import until
 from tests.acceptance.wiretap import PARTITIONS, TENANT, Wiretap, listening

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from broker.connection import BrokerOptions, Connection, Inbound, Unavailable
+from broker.lease_bucket import Entry, LeaseBucket
 from broker.leases import TERM_S, Leases, owners
 from broker.server import EmbeddedServer
 from broker.topology import Topology
@@ -215,6 +216,39 @@ async def test_a_quick_restart_of_the_broker_costs_nobody_a_partition(replicas: 
     await replicas.settled([4, 4])
     assert time.monotonic() - back > QUICK_TERM_S - 0.1
     assert {event for _, event, _ in replicas.events[len(before) :]} == {"gained"}
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+async def test_who_is_gone_stays_gone_when_the_broker_dies(
+    replicas: Replicas, server: EmbeddedServer, connection: Connection, how: str
+):
+    """A broker that is killed brings back what was removed from the bucket: nobody gives up anything for the dead."""
+    bucket = LeaseBucket(connection)
+    for name in "abc":
+        await replicas.add(name)
+    await replicas.settled([3, 3, 2])
+    await eventually(bucket, lambda now: now["replica.c"].lease.beat > 2)
+    await (replicas.kill("c") if how == "killed" else replicas.stop("c"))
+    await replicas.settled([4, 4])
+    await eventually(bucket, lambda now: "replica.c" not in now)
+    before = list(replicas.events)
+    await server.kill()
+    await server.restart()
+    await connection.wait_connected()
+    then = {name: entry.lease.beat for name, entry in (await bucket.entries()).items()}
+    await eventually(
+        bucket, lambda now: all(now[f"replica.{name}"].lease.beat > then[f"replica.{name}"] for name in "ab")
+    )
+    await eventually(bucket, lambda now: "replica.c" not in now)
+    assert replicas.events == before
+
+
+async def eventually(bucket: LeaseBucket, true: Callable[[dict[str, Entry]], bool]) -> None:
+    """Waits until that is so of what the bucket holds."""
+    began = time.monotonic()
+    while not true(await bucket.entries()):
+        assert time.monotonic() - began < PATIENCE_S
+        await asyncio.sleep(0.02)
 
 
 async def test_a_replica_that_cannot_gain_leaves_the_partition_to_others(replicas: Replicas):

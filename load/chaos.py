@@ -1,0 +1,140 @@
+"""`python -m load.chaos`: whether anything is lost while processes die, stand still or are cut off.
+
+Brings up a pipeline with the simulated engine, whose right answers are known, sends load, does what it is told to one
+replica after the other, the next when all is as it was, and prints one line of JSON. Progress goes to stderr.
+
+Exit status: 0 when every accepted request ended once, with the right answer; 1 when anything was lost, failed, wrong,
+missing, doubled or ended twice (with --storm failures do not count); 2 for a wrong command line.
+
+Signals: KILL; STOP (SIGSTOP for longer than the lease or the ack wait, then SIGCONT: a zombie); TERM (a drain);
+CUT (the way to the broker is frozen or severed for as long). The broker is started again after its death.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.connection import BrokerError
+from load.chaos_faults import SIGNALS, TARGETS, plan_faults
+from load.chaos_findings import Findings, report
+from load.chaos_run import ChaosOptions, run_chaos
+
+OK, BAD, USAGE = 0, 1, 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options, with what they are without being given."""
+    found = argparse.ArgumentParser(
+        prog="python -m load.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument(
+        "--target", action="append", default=[], help=f"{', '.join(TARGETS)} or all; several, or with commas (all)"
+    )
+    found.add_argument(
+        "--signal",
+        action="append",
+        default=[],
+        help=f"{', '.join(SIGNALS)}; several, or with commas (a mix by the seed)",
+    )
+    found.add_argument("--seed", type=int, default=1, help="decides requests, faults and victims (%(default)s)")
+    found.add_argument("--faults", type=int, default=10, help="how many (%(default)s)")
+    found.add_argument("--duration", type=float, default=1800.0, help="seconds; no fault comes later (%(default)s)")
+    found.add_argument("--streams", type=int, default=32, help="requests at once (%(default)s)")
+    found.add_argument("--clients", type=int, default=4, help="connections of the load (%(default)s)")
+    found.add_argument("--replicas", type=int, default=2, help="of every stage (%(default)s)")
+    found.add_argument("--step-ms", type=float, default=25.0, help="of the simulated engine (%(default)s)")
+    found.add_argument("--storm", action="store_true", help="faults do not wait until all is as it was")
+    found.add_argument("--json-file", type=Path, help="the line goes there too")
+    found.add_argument("--folder", type=Path, help="logs and the broker's store go there and stay")
+    return found
+
+
+def options_of(arguments: argparse.Namespace, usage: argparse.ArgumentParser) -> ChaosOptions:
+    """Ends the program with status 2 for what cannot be."""
+    targets = _chosen("--target", arguments.target, TARGETS, usage) or list(TARGETS)
+    signals = _chosen("--signal", arguments.signal, SIGNALS, usage)
+    if signals == ["CUT"] and "broker" in targets:
+        usage.error("the broker cannot be cut off from itself: choose another target, or more signals")
+    if arguments.replicas < 2:
+        usage.error("at least two replicas: a stage without any process has nobody to go on")
+    if min(arguments.faults, arguments.streams, arguments.clients, arguments.duration) <= 0:
+        usage.error("faults, streams, clients and duration have to be above zero")
+    faults = plan_faults(arguments.seed, arguments.faults, targets, signals, arguments.replicas)
+    return ChaosOptions(
+        faults=faults,
+        seed=arguments.seed,
+        streams=arguments.streams,
+        clients=min(arguments.clients, arguments.streams),
+        replicas=arguments.replicas,
+        step_ms=arguments.step_ms,
+        duration_s=arguments.duration,
+        storm=arguments.storm,
+    )
+
+
+def _chosen(option: str, texts: list[str], known: Sequence[str], usage: argparse.ArgumentParser) -> list[str]:
+    """Names in any case, several with commas, each once; nothing for `all`."""
+    by_lower = {name.lower(): name for name in known}
+    names = [name.strip().lower() for text in texts for name in text.split(",") if name.strip()]
+    if "all" in names:
+        return []
+    if unknown := [name for name in names if name not in by_lower]:
+        usage.error(f"{option} {unknown[0]}: choose from {', '.join(known)}, all")
+    return list(dict.fromkeys(by_lower[name] for name in names))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit status."""
+    usage = parser()
+    chosen = usage.parse_args(arguments)
+    options = options_of(chosen, usage)
+    if chosen.folder and chosen.folder.exists() and any(chosen.folder.iterdir()):
+        usage.error(f"--folder {chosen.folder}: is not empty; an earlier run's results would be found there")
+    _quiet()
+    folder = chosen.folder or Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    said = _report(options, folder)
+    line = json.dumps(said)
+    print(line, flush=True)
+    if chosen.json_file:
+        chosen.json_file.write_text(line + "\n", encoding="utf-8")
+    if said["ok"] and not chosen.folder:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"logs: {folder / 'logs'}", file=sys.stderr)
+    return OK if said["ok"] else BAD
+
+
+def _report(options: ChaosOptions, folder: Path) -> dict[str, Any]:
+    try:
+        return report(_run(options, folder), options.seed, storm=options.storm)
+    except (RuntimeError, BrokerError, TimeoutError) as error:
+        return {"ok": False, "error": f"{type(error).__name__}: {error}"}
+
+
+def _run(options: ChaosOptions, folder: Path) -> Findings:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run_chaos(options, folder))
+
+
+def _quiet() -> None:
+    """Connections that are lost are what this is for: only errors are worth a line."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
