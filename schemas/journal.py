@@ -1,6 +1,6 @@
 """Schedule, inference, preprocess → postprocess, on `hr.journal.<partition>`: all that happens to open requests.
 
-One message holds many entries. Within a message they count in the order: opens, tokens, released, ends.
+One message holds many entries. Within a message they count in the order: opens, tokens, released, silent, ends.
 """
 
 import msgspec
@@ -119,10 +119,15 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class JournalMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
-    """`origin` is the worker (the owner's drops go there) or the other process that wrote it."""
+    """`origin` is the worker (the owner's drops go there) or the other process that wrote it.
+
+    `silent` are workers whose heartbeats a scheduler misses: the answers that grow there are let go, also those that
+    they have from a scheduler that is gone, which alone knew of the grant. No death is counted for it.
+    """
 
     origin: OptionalId
     opens: list[Open] = []
     tokens: list[Tokens] = []
     released: list[Released] = []
+    silent: list[OptionalId] = []
     ends: list[End] = []

@@ -29,6 +29,7 @@ class OpenChoice:
     last: int = 0
     restored_at: int = 0
     named: bool = False  # a result of this attempt has named the ticket
+    let_go: bool = False  # its ticket was handed to the next worker
     worker_times: WorkerTimes | None = None
     deaths: Deaths = field(default_factory=Deaths)
     ttft: float = 0.0  # 0 where it is not known, or an earlier owner saw the first token
@@ -41,6 +42,11 @@ class OpenChoice:
     def key(self) -> ChoiceKey:
         return self.spec.key
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the valid attempt has brought tokens."""
+        return len(self.answer.ids) > self.attempt_from
+
     def begin(self, attempt: int, ticket: TicketRef, worker: str) -> None:
         """A new attempt counts from here on."""
         self.attempt = attempt
@@ -48,6 +54,7 @@ class OpenChoice:
         self.ticket = ticket
         self.worker = worker
         self.named = False
+        self.let_go = False
         self.worker_times = None
 
     def next_result(

@@ -20,7 +20,7 @@ from stages.postprocess.failures import fault_of, log_failure
 from stages.postprocess.intake import take
 from stages.postprocess.lookups import Found, Lookups, look_up
 from stages.postprocess.measures import Measures
-from stages.postprocess.releasing import release
+from stages.postprocess.releasing import let_go, release
 from stages.postprocess.spec import ChoiceKey
 from stages.postprocess.turn import PartitionState, Turn
 
@@ -102,6 +102,8 @@ class Owner:
             self._guarded(turn, self._on_tokens, tokens)
         for released in message.released:
             self._guarded(turn, self._on_released, released)
+        for worker in message.silent:
+            self._on_silent(turn, worker)
         for end in message.ends:
             self._guarded(turn, self._on_end, end)
 
@@ -209,6 +211,12 @@ class Owner:
         choice = turn.find((released.key, released.choice))
         if choice is not None and choice.attempt == released.attempt:
             release(turn, choice, released)
+
+    def _on_silent(self, turn: Turn, worker: str) -> None:
+        """Only what has brought tokens is known to run there: an open names a worker that may not have taken it."""
+        for choice in self._state.open.values():
+            if choice.worker == worker and choice.has_begun:
+                let_go(turn, choice)
 
     def _on_end(self, turn: Turn, end: End) -> None:
         key = (end.key, end.choice)

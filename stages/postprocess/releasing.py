@@ -20,7 +20,14 @@ def release(turn: Turn, choice: OpenChoice, released: Released) -> None:
             return
         # A result for each death, if only one without text: count and history survive us.
         turn.emit(choice, turn.sequence)
-    turn.effects.naks.append(choice.ticket.ack)
+    let_go(turn, choice)
+
+
+def let_go(turn: Turn, choice: OpenChoice) -> None:
+    """The ticket goes to the next worker; once for each attempt, or it would be taken from that one again."""
+    if not choice.let_go:
+        turn.effects.naks.append(choice.ticket.ack)
+    choice.let_go = True
     choice.worker = ""
 
 

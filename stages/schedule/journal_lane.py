@@ -27,14 +27,17 @@ class Journal(Protocol):
 
 
 class _Submission:
-    def __init__(self, opens: Sequence[Open], ends: Sequence[End], released: Sequence[Released]) -> None:
+    def __init__(
+        self, opens: Sequence[Open], ends: Sequence[End], released: Sequence[Released], silent: Sequence[str]
+    ) -> None:
         self.opens = opens
         self.ends = ends
         self.released = released
+        self.silent = silent
         self.stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
-        return len(self.opens) + len(self.ends) + len(self.released)
+        return len(self.opens) + len(self.ends) + len(self.released) + len(self.silent)
 
 
 class JournalLane:
@@ -56,13 +59,17 @@ class JournalLane:
         return not slow and now >= self._closed_until
 
     async def submit(
-        self, opens: Sequence[Open] = (), ends: Sequence[End] = (), released: Sequence[Released] = ()
+        self,
+        opens: Sequence[Open] = (),
+        ends: Sequence[End] = (),
+        released: Sequence[Released] = (),
+        silent: Sequence[str] = (),
     ) -> int:
         """The sequence of the stored message that holds these entries.
 
         Raises `BrokerError` when it was refused, or not confirmed in time: then it may be stored all the same.
         """
-        submission = _Submission(opens, ends, released)
+        submission = _Submission(opens, ends, released, silent)
         self._waiting.append(submission)
         if self._writing is None:
             self._since = time.monotonic()
@@ -93,6 +100,7 @@ class JournalLane:
             origin=self._origin,
             opens=[entry for submission in chosen for entry in submission.opens],
             released=[entry for submission in chosen for entry in submission.released],
+            silent=[worker for submission in chosen for worker in submission.silent],
             ends=[entry for submission in chosen for entry in submission.ends],
         )
         try:

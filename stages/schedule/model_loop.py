@@ -115,9 +115,9 @@ class ModelLoop:
     def look_around(self) -> None:
         """Several times a second: silent workers, and whatever a clock may have made due."""
         if self._shared.may_judge():
-            tickets = self.scheduler.take_back_silent(_now(), self._shared.undisturbed_since())
-            if tickets:
-                self._spawn(self._taking_back.carry_out(tickets))
+            silences = self.scheduler.take_back_silent(_now(), self._shared.undisturbed_since())
+            if silences:
+                self._spawn(self._taking_back.carry_out(silences))
         if len(self.scheduler.window):
             self._wake.set()
 

@@ -18,7 +18,7 @@ from stages.schedule.held import Held, Phase
 from stages.schedule.journal_lane import JournalLane
 from stages.schedule.policy import Policy, State, most_free
 from stages.schedule.settings import ScheduleSettings
-from stages.schedule.taking_back import TakenBack
+from stages.schedule.taking_back import Silence, TakenBack
 from stages.schedule.window import Window
 from stages.schedule.workers import Workers
 
@@ -98,18 +98,18 @@ class Scheduler:
         else:
             held.answered(reply)
 
-    def take_back_silent(self, now: float, undisturbed_since: float = 0.0) -> list[TakenBack]:
-        """What was granted to workers that are silent: the caller tells the journals, and so their owners.
+    def take_back_silent(self, now: float, undisturbed_since: float = 0.0) -> list[Silence]:
+        """Workers that are silent, with what was granted to them: the caller tells the journals, and so their owners.
 
         A worker that was not heard of since we were disturbed ourselves may be as well as before: no death is counted.
         """
-        taken_back: list[TakenBack] = []
+        silences: list[Silence] = []
         for worker in self.workers.fall_silent(now):
             tickets = self.granted.take_back(worker.id)
             log.warning("schedule.worker_silent", worker=worker.id, model=self.model, tickets=len(tickets))
             last = worker.status if worker.seen_at > undisturbed_since else None
-            taken_back.extend(TakenBack(granted, granted.released(last)) for granted in tickets)
-        return taken_back
+            silences.append(Silence(worker.id, [TakenBack(one, one.released(last)) for one in tickets]))
+        return silences
 
     def forget(self) -> None:
         """After a pause so long that all of it is others' by now: without ACK or NAK. The queue forgets by itself."""

@@ -1,7 +1,7 @@
 """What a silent worker held goes to others: by way of the journals, whose owners count deaths and let tickets go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -22,6 +22,14 @@ class TakenBack:
     released: Released
 
 
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A worker that has fallen silent, and what it had from this scheduler."""
+
+    worker: str
+    tickets: list[TakenBack]
+
+
 class TakingBack:
     """All partitions at once. `nak` hands the ticket behind an ack subject to the next puller."""
 
@@ -29,16 +37,21 @@ class TakingBack:
         self._lanes = lanes
         self._nak = nak
 
-    async def carry_out(self, tickets: Iterable[TakenBack]) -> None:
-        """Raises nothing: where a journal takes no entry, its tickets are handed back from here, uncounted."""
-        by_partition: dict[int, list[TakenBack]] = {}
-        for one in tickets:
-            by_partition.setdefault(one.granted.partition, []).append(one)
-        await asyncio.gather(*(self._tell(partition, some) for partition, some in by_partition.items()))
+    async def carry_out(self, silences: Sequence[Silence]) -> None:
+        """Raises nothing: where a journal takes no entry, its tickets are handed back from here, uncounted.
 
-    async def _tell(self, partition: int, tickets: list[TakenBack]) -> None:
+        Every partition hears of the workers: they may have tickets of another scheduler that is gone as well.
+        """
+        workers = [silence.worker for silence in silences]
+        of_partition: list[list[TakenBack]] = [[] for _ in self._lanes]
+        for silence in silences:
+            for one in silence.tickets:
+                of_partition[one.granted.partition].append(one)
+        await asyncio.gather(*(self._tell(number, workers, tickets) for number, tickets in enumerate(of_partition)))
+
+    async def _tell(self, partition: int, workers: list[str], tickets: list[TakenBack]) -> None:
         try:
-            await self._lanes[partition].submit(released=[one.released for one in tickets])
+            await self._lanes[partition].submit(released=[one.released for one in tickets], silent=workers)
         except BrokerError:  # logged where it happened
             await self._hand_back(tickets)
 

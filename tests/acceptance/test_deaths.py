@@ -60,6 +60,23 @@ async def test_one_of_each_stage_in_mid_answer(pair: Pipeline, stage: str, capsy
     assert gap_s < (2 if stage in ("preprocess", "schedule") else 20)
 
 
+async def test_a_worker_whose_schedulers_died_before_it(pair: Pipeline) -> None:
+    """Those that start in their place granted nothing to it, and still what it ran goes on long before the ack wait."""
+    async with Headrace(pair.url) as client, listening(pair.url) as tap:
+        streams = [begin(client, number, 1800) for number in range(7000, 7012)]
+        await begun(streams)
+        ready = times_ready(pair, "schedule")
+        for scheduler in processes_of(pair, "schedule"):
+            scheduler.send_signal(signal.SIGKILL)
+        await until(lambda: times_ready(pair, "schedule") >= ready + 2, "two schedulers that know of no grant")
+        await asyncio.sleep(1)  # two heartbeats: a worker that they have never heard of cannot fall silent
+        processes_of(pair, "inference")[0].send_signal(signal.SIGKILL)
+        gap_s = await ended(streams)
+        await tap.settled()
+        assert [await tap.terminal(stream.told.id) for stream in streams] == ["length"] * 12
+    assert gap_s < 10, "a third below the ack wait of 15 s"
+
+
 async def test_preprocess_with_requests_in_hand(pair: Pipeline) -> None:
     """What the broker had given to it comes to another preprocess after the ack wait of REQUESTS, and ends once."""
     async with Headrace(pair.url) as client, listening(pair.url) as tap:

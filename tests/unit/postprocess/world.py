@@ -202,6 +202,9 @@ class World:
         entry = Released(key, choice, attempt, died=died, worker=WORKER)
         return self.append(JournalMessage(origin="scheduler", released=[entry]))
 
+    def silent(self, worker: str = WORKER) -> JournalRecord:
+        return self.append(JournalMessage(origin="scheduler", silent=[worker]))
+
     def ends(self, end: End, origin: str = "scheduler") -> JournalRecord:
         return self.append(JournalMessage(origin=origin, ends=[end]))
 

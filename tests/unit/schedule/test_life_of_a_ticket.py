@@ -227,7 +227,8 @@ async def test_a_silent_worker_gives_back_its_tickets() -> None:
     del one.workers.slots["w1"]
     one.beat(held=[granted_to["w2"]])
 
-    taken_back = one.scheduler.take_back_silent(one.now)
+    (silence,) = one.scheduler.take_back_silent(one.now)
+    taken_back = silence.tickets
     assert [(one.granted.sequence, one.granted.worker) for one in taken_back] == [(granted_to["w1"], "w1")]
     (item,) = next(grant.items for worker, grant in one.workers.grants if worker == "w1")
     assert taken_back[0].released == Released(item.ticket.key, 0, item.attempt, died=True, worker="w1")
@@ -242,7 +243,8 @@ async def test_a_silence_that_may_be_our_own_counts_no_death() -> None:
     disturbed_at = one.now + 0.1
     one.later += 2.5
 
-    (taken_back,) = one.scheduler.take_back_silent(one.now, undisturbed_since=disturbed_at)
+    (silence,) = one.scheduler.take_back_silent(one.now, undisturbed_since=disturbed_at)
+    (taken_back,) = silence.tickets
     assert not taken_back.released.died
 
 
@@ -253,7 +255,7 @@ async def test_a_grant_that_nobody_answered_is_no_death() -> None:
     one.pull(ticket("a"), 1)
     await one.tick()
     one.later += 2.5
-    assert one.scheduler.take_back_silent(one.now) == []
+    assert [silence.tickets for silence in one.scheduler.take_back_silent(one.now)] == [[]]
     await one.tick()
     assert [entry.fresh for entry in one.journal.opens] == [True, False]
 
