@@ -1,6 +1,6 @@
 """Schedule, inference, preprocess → postprocess, on `hr.journal.<partition>`: all that happens to open requests.
 
-One message holds many entries. Within a message they count in the order: opens, tokens, released, silent, ends.
+One message holds many entries. Within a message they count in the order: opens, tokens, released, alive, silent, ends.
 """
 
 import msgspec
@@ -102,6 +102,14 @@ class Released(msgspec.Struct, frozen=True, omit_defaults=True):
     worker: OptionalId = ""
 
 
+class Alive(msgspec.Struct, frozen=True):
+    """A worker that was silent is heard again: this attempt did not die, though a `Released` said so."""
+
+    key: Key
+    choice: Count
+    attempt: int
+
+
 class End(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """This choice ends here with a fault, whatever else may still arrive. By whoever finds it; it is idempotent.
 
@@ -129,5 +137,6 @@ class JournalMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     opens: list[Open] = []
     tokens: list[Tokens] = []
     released: list[Released] = []
+    alive: list[Alive] = []
     silent: list[OptionalId] = []
     ends: list[End] = []

@@ -7,6 +7,9 @@ import msgspec
 MAX_DEADLINE_S = 900.0
 """Half of the default age limit of RESULTS: an answer stays replayable for as long again as it took."""
 
+DEFAULT_DEADLINE_S = 600.0
+"""What a request has that leaves `deadline_s` out, or says just this: on the wire these are the same."""
+
 
 class ContentPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """One part of a message's content. Only `type: "text"` is served; preprocess names any other."""
@@ -67,8 +70,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag
     """What a client asks for: exactly one of `messages` and `prompt` (text, or token ids).
 
     `id` is the client's own and makes submitting idempotent; `session` names the subject that the client listens
-    on. `deadline_s` counts from the moment the broker stored the request. `template_options` go to the chat
-    template as they are; `continue_final_message` lets the model go on with the last message's text.
+    on. `deadline_s` counts from the moment the broker stored the request; the default is lowered in preprocess where
+    results are kept too briefly for it. `template_options` go to the chat template as they are; `continue_final_message` lets the model go on with the last message's text.
     """
 
     id: str
@@ -85,7 +88,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag
     n: int = 1
     response_format: dict[str, Any] | None = None
     priority: int = 0
-    deadline_s: float = 600.0
+    deadline_s: float = DEFAULT_DEADLINE_S
     cache_salt: str = ""
 
 

@@ -30,6 +30,7 @@ class OpenChoice:
     restored_at: int = 0
     named: bool = False  # a result of this attempt has named the ticket
     let_go: bool = False  # its ticket was handed to the next worker
+    spare: set[int] = field(default_factory=set[int])  # sequences of other tickets of the same choice, acknowledged
     worker_times: WorkerTimes | None = None
     deaths: Deaths = field(default_factory=Deaths)
     ttft: float = 0.0  # 0 where it is not known, or an earlier owner saw the first token
@@ -46,6 +47,15 @@ class OpenChoice:
     def has_begun(self) -> bool:
         """Whether the valid attempt has brought tokens."""
         return len(self.answer.ids) > self.attempt_from
+
+    def is_spare(self, ticket: TicketRef, at: int) -> bool:
+        """Whether an `open` at this journal sequence comes from another ticket of the same choice, which may go.
+
+        Of two in one message the first counts: both have the same attempt.
+        """
+        if not self.attempt or ticket.sequence == self.ticket.sequence:
+            return False
+        return ticket.sequence in self.spare or ticket.sequence < self.ticket.sequence or at == self.attempt
 
     def begin(self, attempt: int, ticket: TicketRef, worker: str) -> None:
         """A new attempt counts from here on."""

@@ -47,6 +47,15 @@ class Deaths:
         self.count += 1
         self.attempts.append(death)
 
+    def take_back(self, attempt: int) -> bool:
+        """It did not die, its worker only stood still. Returns whether that was counted."""
+        if not self.counted(attempt):
+            return False
+        in_a_row = self.attempts[len(self.attempts) - self.count :]
+        self.count -= any(death.attempt == attempt for death in in_a_row)
+        self.attempts = [death for death in self.attempts if death.attempt != attempt]
+        return True
+
     def progressed(self) -> None:
         """The answer has grown: whatever killed the workers before, it is behind."""
         self.count = 0

@@ -11,7 +11,7 @@ import structlog
 from broker.journal import JournalRecord
 from schemas.codec import pack_ids
 from schemas.faults import RequestFault
-from schemas.journal import End, JournalMessage, Open, OpenReply, Released, Tokens
+from schemas.journal import Alive, End, JournalMessage, Open, OpenReply, Released, Tokens
 from schemas.poison import ALONE_FROM
 from schemas.result import TicketRef
 from stages.postprocess.choice import OpenChoice
@@ -22,11 +22,11 @@ from stages.postprocess.lookups import Found, Lookups, look_up
 from stages.postprocess.measures import Measures
 from stages.postprocess.releasing import let_go, release
 from stages.postprocess.spec import ChoiceKey
-from stages.postprocess.turn import PartitionState, Turn
+from stages.postprocess.turn import ENDS_KNOWN_S, PartitionState, Turn
 
 log = structlog.get_logger()
 
-E = TypeVar("E", Open, Tokens, Released, End)
+E = TypeVar("E", Open, Tokens, Released, Alive, End)
 
 
 class Owner:
@@ -77,6 +77,7 @@ class Owner:
             # Somebody else was here: what we missed was purged, so it stands in results, and those know better than we.
             log.warning("postprocess.journal_gap", after=self._read_to, to=records[-1].sequence)
             self._state.forget_open()
+        self._state.ended.forget_before(self._clock() - ENDS_KNOWN_S)
         found = await look_up(records, self, self._lookups)
         self._read_to = records[-1].sequence
         return self.apply(records, found)
@@ -102,6 +103,8 @@ class Owner:
             self._guarded(turn, self._on_tokens, tokens)
         for released in message.released:
             self._guarded(turn, self._on_released, released)
+        for alive in message.alive:
+            self._guarded(turn, self._on_alive, alive)
         for worker in message.silent:
             self._on_silent(turn, worker)
         for end in message.ends:
@@ -120,6 +123,8 @@ class Owner:
         choice = turn.find(key, ticket)
         if choice is None:
             self._refuse_ended(turn, opened)
+        elif choice.is_spare(ticket, turn.sequence):
+            self._refuse_spare(turn, opened, choice)
         elif turn.sequence <= choice.attempt:
             if turn.sequence == choice.attempt:  # an earlier owner stored it, and may not have come to answer
                 self._answer(turn, opened, choice)
@@ -135,7 +140,8 @@ class Owner:
                 turn.emit(choice, turn.sequence - 1)
             turn.drop(choice.worker, choice.key, choice.attempt)
             if choice.ticket.sequence != ticket.sequence:
-                turn.ack(choice.ticket.ack)  # the same request, submitted twice: one ticket is enough
+                choice.spare.add(choice.ticket.sequence)  # the same request, submitted twice: one ticket is enough
+                turn.ack(choice.ticket.ack)
         choice.begin(turn.sequence, ticket, opened.worker)
         turn.owe(choice)
         self._answer(turn, opened, choice)
@@ -159,9 +165,18 @@ class Owner:
         """
         turn.drop(opened.worker, choice.key, turn.sequence)
         if choice.ticket.sequence != opened.sequence:
+            choice.spare.add(opened.sequence)
             turn.ack(opened.ack)
-        elif choice.worker in ("", opened.worker):
+        elif choice.let_go or choice.worker in ("", opened.worker):
             turn.effects.naks.append(opened.ack)
+
+    def _refuse_spare(self, turn: Turn, opened: Open, choice: OpenChoice) -> None:
+        """The other ticket of this choice is the one that counts, and has to be the one that stays."""
+        turn.ack(opened.ack)
+        if opened.worker != choice.worker:
+            turn.drop(opened.worker, choice.key, turn.sequence)
+        if opened.reply:
+            turn.effects.replies.append((opened.reply, OpenReply(turn.sequence, ended=True)))
 
     # Tokens come
 
@@ -212,6 +227,11 @@ class Owner:
         if choice is not None and choice.attempt == released.attempt:
             release(turn, choice, released)
 
+    def _on_alive(self, turn: Turn, alive: Alive) -> None:
+        choice = self._state.open.get((alive.key, alive.choice))
+        if choice is not None and turn.sequence > choice.restored_at and choice.deaths.take_back(alive.attempt):
+            turn.emit(choice, turn.sequence)
+
     def _on_silent(self, turn: Turn, worker: str) -> None:
         """Only what has brought tokens is known to run there: an open names a worker that may not have taken it."""
         for choice in self._state.open.values():
@@ -234,7 +254,7 @@ class Owner:
 
     # Something goes wrong
 
-    def _fail_entry(self, turn: Turn, entry: Open | Tokens | Released | End, error: Exception) -> None:
+    def _fail_entry(self, turn: Turn, entry: Open | Tokens | Released | Alive | End, error: Exception) -> None:
         """Ends the one request that an entry is about, as far as somebody can be told."""
         key = (entry.key, entry.choice)
         choice = self._state.open.get(key)

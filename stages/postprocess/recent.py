@@ -1,4 +1,4 @@
-"""A memory of bounded size: the oldest entries are forgotten."""
+"""A memory of bounded size: the oldest entries are forgotten, and those that are too old, if one asks for it."""
 
 from typing import Generic, TypeVar
 
@@ -13,7 +13,7 @@ class Recent(Generic[K, V]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: dict[K, V] = {}
+        self._entries: dict[K, tuple[float, V]] = {}
 
     def __contains__(self, key: K) -> bool:
         return key in self._entries
@@ -23,18 +23,27 @@ class Recent(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """What was said of `key` last."""
-        return self._entries.get(key)
+        entry = self._entries.get(key)
+        return entry[1] if entry is not None else None
 
     def items(self) -> list[tuple[K, V]]:
         """Everything, the oldest first."""
-        return list(self._entries.items())
+        return [(key, value) for key, (_, value) in self._entries.items()]
 
-    def put(self, key: K, value: V) -> None:
+    def put(self, key: K, value: V, now: float = 0.0) -> None:
         """Remembers `key` as the newest."""
         self._entries.pop(key, None)
-        self._entries[key] = value
+        self._entries[key] = now, value
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
+
+    def forget_before(self, time: float) -> None:
+        """Forgets what was put before that moment, on the clock of `put`."""
+        while self._entries:
+            key, (put_at, _) = next(iter(self._entries.items()))
+            if put_at >= time:
+                return
+            del self._entries[key]
 
     def discard(self, key: K) -> None:
         """Forgets `key`."""

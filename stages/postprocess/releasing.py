@@ -21,6 +21,8 @@ def release(turn: Turn, choice: OpenChoice, released: Released) -> None:
         # A result for each death, if only one without text: count and history survive us.
         turn.emit(choice, turn.sequence)
     let_go(turn, choice)
+    if not released.died:  # it has nothing of it any more; one that only seemed dead is told to stop, later
+        choice.worker = ""
 
 
 def let_go(turn: Turn, choice: OpenChoice) -> None:
@@ -28,7 +30,6 @@ def let_go(turn: Turn, choice: OpenChoice) -> None:
     if not choice.let_go:
         turn.effects.naks.append(choice.ticket.ack)
     choice.let_go = True
-    choice.worker = ""
 
 
 def _count_death(choice: OpenChoice, worker: str) -> None:

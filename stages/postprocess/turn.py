@@ -19,6 +19,9 @@ from stages.postprocess.opening import open_choice
 from stages.postprocess.recent import Recent
 from stages.postprocess.spec import ChoiceKey, Spec
 
+ENDS_KNOWN_S = 30.0
+"""Later the stored results say whether a choice has ended: once they are too old to be there, its id is free again."""
+
 DROP_AGAIN_S = 1.0
 """A drop may get lost; an attempt whose tokens still come so long after it is dropped again."""
 
@@ -86,7 +89,7 @@ class Turn:
             return choice
         results = self._found.results(*key)
         if any(result.terminal for result in results):
-            state.ended.put(key, letter_in(key, results))
+            state.ended.put(key, letter_in(key, results), self.now)
             return None
         tickets = [place for place in (newest_ticket(results), ticket) if place is not None]
         if tickets:
@@ -194,7 +197,7 @@ class Turn:
     def _forget(self, key: ChoiceKey, letter: Letter | None = None) -> None:
         """It has ended: what still comes of it means nothing."""
         self._state.open.pop(key, None)
-        self._state.ended.put(key, letter)
+        self._state.ended.put(key, letter, self.now)
 
     def _send(self, choice: OpenChoice, result: Result, message_id: str = "") -> None:
         self._publish(choice.spec.subject, result, choice.spec.answer.encoding, message_id)

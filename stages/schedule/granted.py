@@ -37,6 +37,25 @@ class Granted:
         return Released(self.key, self.choice, self.attempt, died=not spared, worker=self.worker)
 
 
+class Accused:
+    """What seems to have died with each of the last workers that fell silent, in case one is heard again."""
+
+    def __init__(self, workers: int = 64) -> None:
+        self._limit = workers
+        self._of_worker: dict[str, list[Granted]] = {}
+
+    def put(self, worker: str, granted: list[Granted]) -> None:
+        """Of a worker that has just fallen silent."""
+        if granted:
+            self._of_worker[worker] = granted
+        if len(self._of_worker) > self._limit:
+            del self._of_worker[next(iter(self._of_worker))]
+
+    def pop(self, worker: str) -> list[Granted]:
+        """Everything of this worker, once."""
+        return self._of_worker.pop(worker, [])
+
+
 class GrantedTickets:
     """One entry a ticket; bounded by the slots of the workers."""
 

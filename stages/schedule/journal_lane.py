@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from broker.connection import BrokerError
-from schemas.journal import End, JournalMessage, Open, Released
+from schemas.journal import Alive, End, JournalMessage, Open, Released
 
 FIRST_BACK_OFF_S = 0.1
 LONGEST_BACK_OFF_S = 2.0
@@ -28,16 +28,22 @@ class Journal(Protocol):
 
 class _Submission:
     def __init__(
-        self, opens: Sequence[Open], ends: Sequence[End], released: Sequence[Released], silent: Sequence[str]
+        self,
+        opens: Sequence[Open],
+        ends: Sequence[End],
+        released: Sequence[Released],
+        silent: Sequence[str],
+        alive: Sequence[Alive],
     ) -> None:
         self.opens = opens
         self.ends = ends
         self.released = released
         self.silent = silent
+        self.alive = alive
         self.stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
-        return len(self.opens) + len(self.ends) + len(self.released) + len(self.silent)
+        return len(self.opens) + len(self.ends) + len(self.released) + len(self.silent) + len(self.alive)
 
 
 class JournalLane:
@@ -64,12 +70,13 @@ class JournalLane:
         ends: Sequence[End] = (),
         released: Sequence[Released] = (),
         silent: Sequence[str] = (),
+        alive: Sequence[Alive] = (),
     ) -> int:
         """The sequence of the stored message that holds these entries.
 
         Raises `BrokerError` when it was refused, or not confirmed in time: then it may be stored all the same.
         """
-        submission = _Submission(opens, ends, released, silent)
+        submission = _Submission(opens, ends, released, silent, alive)
         self._waiting.append(submission)
         if self._writing is None:
             self._since = time.monotonic()
@@ -100,6 +107,7 @@ class JournalLane:
             origin=self._origin,
             opens=[entry for submission in chosen for entry in submission.opens],
             released=[entry for submission in chosen for entry in submission.released],
+            alive=[entry for submission in chosen for entry in submission.alive],
             silent=[worker for submission in chosen for worker in submission.silent],
             ends=[entry for submission in chosen for entry in submission.ends],
         )

@@ -96,6 +96,8 @@ class ModelLoop:
         self._pulling = self._shared.spawn(self._pull())
 
     def heard(self, status: WorkerStatus) -> None:
+        if acquitted := self.scheduler.acquitted(status):
+            self._spawn(self._taking_back.acquit(acquitted))
         if self.scheduler.heard(status, _now()) and len(self.scheduler.window):
             self._wake.set()
 

@@ -13,7 +13,7 @@ from schemas.control import WorkerStatus
 from schemas.journal import OpenReply
 from schemas.ticket import Ticket
 from stages.schedule.dispatch import CANCELLED, DEADLINE, Placement, Tickets, Work
-from stages.schedule.granted import GrantedTickets
+from stages.schedule.granted import Accused, Granted, GrantedTickets
 from stages.schedule.held import Held, Phase
 from stages.schedule.journal_lane import JournalLane
 from stages.schedule.policy import Policy, State, most_free
@@ -46,6 +46,7 @@ class Scheduler:
         self.window = Window()
         self.workers = Workers(settings.worker_silent_s)
         self.granted = GrantedTickets()
+        self._accused = Accused()
         self._reserve = settings.output_reserve
         self._lanes = lanes
         self._queue = queue
@@ -108,8 +109,16 @@ class Scheduler:
             tickets = self.granted.take_back(worker.id)
             log.warning("schedule.worker_silent", worker=worker.id, model=self.model, tickets=len(tickets))
             last = worker.status if worker.seen_at > undisturbed_since else None
-            silences.append(Silence(worker.id, [TakenBack(one, one.released(last)) for one in tickets]))
+            silence = Silence(worker.id, [TakenBack(one, one.released(last)) for one in tickets])
+            self._accused.put(worker.id, [one.granted for one in silence.tickets if one.released.died])
+            silences.append(silence)
         return silences
+
+    def acquitted(self, status: WorkerStatus) -> list[Granted]:
+        """What seemed to have died with a worker that this heartbeat shows to be alive, once."""
+        if status.state == "stalled":
+            return []
+        return self._accused.pop(status.worker)
 
     def forget(self) -> None:
         """After a pause so long that all of it is others' by now: without ACK or NAK. The queue forgets by itself."""

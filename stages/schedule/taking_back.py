@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from broker.connection import BrokerError
-from schemas.journal import Released
+from schemas.journal import Alive, Released
 from stages.schedule.granted import Granted
 from stages.schedule.journal_lane import JournalLane
 
@@ -48,6 +48,16 @@ class TakingBack:
             for one in silence.tickets:
                 of_partition[one.granted.partition].append(one)
         await asyncio.gather(*(self._tell(number, workers, tickets) for number, tickets in enumerate(of_partition)))
+
+    async def acquit(self, granted: Sequence[Granted]) -> None:
+        """These did not die: their worker is heard again. Where a journal takes no entry, the death stays counted."""
+        by_partition: dict[int, list[Alive]] = {}
+        for one in granted:
+            by_partition.setdefault(one.partition, []).append(Alive(one.key, one.choice, one.attempt))
+        telling = (self._lanes[partition].submit(alive=entries) for partition, entries in by_partition.items())
+        for outcome in await asyncio.gather(*telling, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, BrokerError):
+                raise outcome
 
     async def _tell(self, partition: int, workers: list[str], tickets: list[TakenBack]) -> None:
         try:

@@ -16,9 +16,10 @@ from load.pipeline import Pipeline
 from load.simulated_truth import prompt_of
 from schemas.codec import decode
 from schemas.control import DeadLetter
+from schemas.poison import POISON_FROM
 from schemas.result import Result
 from schemas.ticket import Ticket
-from tests.acceptance.processes import deaths, events, processes_of
+from tests.acceptance.processes import deaths, events, processes_of, stopped
 from tests.acceptance.streams import begin, begun, ended
 from tests.acceptance.waiting import until
 from tests.acceptance.wiretap import PARTITIONS, TENANT, Wiretap, listening
@@ -149,3 +150,23 @@ async def the_letter(tap: Wiretap, key: str) -> DeadLetter:
     assert decode(Ticket, letter.payload).key == key
     assert [attempt.tokens for attempt in letter.attempts] == [0, 0, 0]
     return letter
+
+
+async def test_pauses_do_not_count(tmp_path: Path) -> None:
+    """Workers that stood still long enough to lose what they had, and then go on, did not die of it."""
+    settings: dict[str, object] = {"inference.simulated_prefill_us": 4000, "inference.simulated_step_tokens": 64}
+    pipeline = pipeline_of(tmp_path, {"inference": 2}, settings)
+    async with Headrace(pipeline.url) as client, listening(pipeline.url) as tap:
+        stream = begin(client, 1, 20, prompt=prompt_of(1, 1500))
+        for _ in range(POISON_FROM):
+            opens = tap.opens[f"{TENANT}.{stream.told.id}"]
+            await until(lambda: tap.running > 0, "a prefill")
+            with stopped(*processes_of(pipeline, "inference")):
+                await asyncio.sleep(2.6)
+            await until(lambda before=opens: tap.opens[f"{TENANT}.{stream.told.id}"] > before, "the next attempt")
+        await ended([stream])
+        await tap.settled()
+        assert await tap.terminal(stream.told.id) == "length"
+    assert len(events(pipeline, "postprocess", "postprocess.attempt_died")) >= POISON_FROM
+    assert deaths(pipeline) == []
+    assert pipeline.stop() == 0, pipeline.output[-3000:]

@@ -255,3 +255,28 @@ def test_every_owner_counts_the_same(draw: st.DataObject) -> None:
         rounds.check()
 
     asyncio.run(live())
+
+
+async def test_a_worker_that_only_stood_still(world: World) -> None:
+    """It is heard again: its death is taken back, for the next owner too, however often that happens."""
+    attempt = await begun(world)
+    for _ in range(4):
+        await died(world, attempt)
+        reply = await again(world)
+        assert reply.deaths == 1
+        outcome = await world.work(world.alive(attempt))
+        assert [result.deaths for result in outcome.stored] == [0]
+        assert (await world.work(world.alive(attempt))).stored == []
+        attempt = reply.attempt
+        world.owner = world.new_owner()
+    assert (await again(world)).deaths == 0
+
+
+async def test_one_of_two_stood_still(world: World) -> None:
+    """Only its own death is taken back."""
+    first = await begun(world)
+    await died(world, first)
+    second = (await again(world)).attempt
+    await died(world, second)
+    await world.work(world.alive(first))
+    assert (await again(world)).deaths == 1

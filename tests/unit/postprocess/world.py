@@ -8,7 +8,7 @@ from broker.journal import JournalRecord
 from broker.results import Outgoing
 from schemas.codec import CONTENT_TYPES, decode
 from schemas.faults import Fault
-from schemas.journal import End, JournalMessage, Open, OpenReply, Released, TokenLogprob, Tokens, WorkerTimes
+from schemas.journal import Alive, End, JournalMessage, Open, OpenReply, Released, TokenLogprob, Tokens, WorkerTimes
 from schemas.result import Result
 from schemas.ticket import AnswerSpec, EngineSampling, StageTime, Ticket
 from stages.postprocess.choice import OpenChoice
@@ -204,6 +204,9 @@ class World:
 
     def silent(self, worker: str = WORKER) -> JournalRecord:
         return self.append(JournalMessage(origin="scheduler", silent=[worker]))
+
+    def alive(self, attempt: int, key: str = KEY, choice: int = 0) -> JournalRecord:
+        return self.append(JournalMessage(origin="scheduler", alive=[Alive(key, choice, attempt)]))
 
     def ends(self, end: End, origin: str = "scheduler") -> JournalRecord:
         return self.append(JournalMessage(origin=origin, ends=[end]))

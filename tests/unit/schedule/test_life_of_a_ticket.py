@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from broker.connection import Unavailable
@@ -233,6 +234,21 @@ async def test_a_silent_worker_gives_back_its_tickets() -> None:
     (item,) = next(grant.items for worker, grant in one.workers.grants if worker == "w1")
     assert taken_back[0].released == Released(item.ticket.key, 0, item.attempt, died=True, worker="w1")
     assert one.scheduler.take_back_silent(one.now) == []
+
+
+async def test_a_worker_that_is_heard_again_had_not_died() -> None:
+    """What it had is with others by now, but says nothing against the requests; a stalled one is as good as dead."""
+    one = bench(w1=1)
+    one.pull(ticket("a"), 1)
+    await one.tick()
+    status = next(iter(one.scheduler.workers)).status
+    one.later += 2.5
+    one.scheduler.take_back_silent(one.now)
+
+    assert one.scheduler.acquitted(msgspec.structs.replace(status, worker="another")) == []
+    assert one.scheduler.acquitted(msgspec.structs.replace(status, state="stalled")) == []
+    assert [granted.sequence for granted in one.scheduler.acquitted(status)] == [1]
+    assert one.scheduler.acquitted(status) == []
 
 
 async def test_a_silence_that_may_be_our_own_counts_no_death() -> None:
