@@ -71,7 +71,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag
 
     `id` is the client's own and makes submitting idempotent; `session` names the subject that the client listens
     on. `deadline_s` counts from the moment the broker stored the request; the default is lowered in preprocess where
-    results are kept too briefly for it. `template_options` go to the chat template as they are; `continue_final_message` lets the model go on with the last message's text.
+    results are kept too briefly for it. `template_options` go to the chat template as they are;
+    `continue_final_message` lets the model go on with the last message's text.
     """
 
     id: str

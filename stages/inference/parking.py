@@ -1,10 +1,14 @@
 """The attempt of a worker that has to run alone, from its grant until it has brought a token or is over.
 
-It waits until the engine is empty. Schedulers hear that it waits, since a worker that dies meanwhile says nothing
-against it, and they have to hear the end of that before it runs: else its own deed would not be counted.
+It waits until the engine is empty: for `PARK_S` the neighbours may finish, then they are handed back, since meanwhile
+the worker takes nothing. Schedulers hear that it waits, since a worker that dies meanwhile says nothing against it, and
+they have to hear the end of that before it runs: else its own deed would not be counted.
 """
 
 from stages.inference.held import Held
+
+PARK_S = 1.0
+"""For longer than this no worker stays shut: its neighbours go on elsewhere, at the cost of one more prefill each."""
 
 
 class Parking:

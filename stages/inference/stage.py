@@ -222,8 +222,13 @@ class InferenceStage:
             step = await self._model.engine.next_step()
             self._records.stepped(step)
             self._worker.advance(step)
+            self._empty_for_parked()
             self._watchdog.stepped(time.monotonic(), busy=self._worker.running > 0)
             self._note_freed()
+
+    def _empty_for_parked(self) -> None:
+        if released := self._worker.release_for_parked():
+            log.info("inference.released", choices=released, reason="parked")
 
     async def _keep_alive(self) -> None:
         """Keeps the held tickets alive: every few seconds, and at once when the broker is back."""

@@ -18,7 +18,7 @@ from stages.inference.admission import KvBudget, already_over, fault_of
 from stages.inference.engine import Advance, EngineFacts, EngineRequest, StepOutput
 from stages.inference.held import Held, request_of
 from stages.inference.outbox import PartitionOutbox, Stream
-from stages.inference.parking import Parking
+from stages.inference.parking import PARK_S, Parking
 
 log = structlog.get_logger()
 
@@ -177,6 +177,20 @@ class Worker:
         """Hands back what has not begun to run."""
         for held in [held for held in self._held.values() if not (held.running or held.done)]:
             self._release(held, died=False)
+
+    def release_for_parked(self) -> int:
+        """Hands back what runs, once something has been parked for longer than `PARK_S`: then that may `unpark`.
+
+        To be called when a step has just ended: what hangs in the engine is not let off, and what is parked not blamed
+        for it. Returns how many.
+        """
+        parked = self._parking.waiting
+        if parked is None or self.state != "ready" or self._clock() - parked.taken_at <= PARK_S:
+            return 0
+        running = [held for held in self._held.values() if held.running]
+        for held in running:
+            self._release(held, died=False)
+        return len(running)
 
     def forget_all(self) -> int:
         """Drops all without a word: it was cut off for so long that others have it now. Returns how much that was."""

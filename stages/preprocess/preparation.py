@@ -14,7 +14,7 @@ from stages.preprocess.model import LoadedModel
 from stages.preprocess.reading import UnanswerableError, UnreadableError, read
 from stages.preprocess.sampling import resolve, too_long
 from stages.preprocess.tokenizer import OverlongError, Text, packed
-from stages.preprocess.validation import MAX_CHOICES, validate
+from stages.preprocess.validation import MAX_CHOICES, validate, with_deadline
 
 log = structlog.get_logger()
 
@@ -106,7 +106,7 @@ class Preparation:
     def _read_and_render(self, item: _Item) -> None:
         incoming = item.incoming
         request, item.encoding = read(incoming.data, incoming.content_type)
-        item.request = request
+        item.request = request = with_deadline(request, self.max_deadline_s)
         self._refuse_in_vain(request, incoming)
         item.model = model = _model_for(request, incoming.model)
         validate(request, model.card, self.max_deadline_s)

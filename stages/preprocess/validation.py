@@ -6,10 +6,12 @@ Ranges are those of the OpenAI API where it has one, else vLLM's. Nothing that c
 import re
 from typing import Any
 
+import msgspec
+
 from schemas.faults import RequestFault
 from schemas.model import ModelCard
 from schemas.names import is_id
-from schemas.request import MAX_DEADLINE_S, ChatMessage, ContentPart, Request
+from schemas.request import DEFAULT_DEADLINE_S, MAX_DEADLINE_S, ChatMessage, ContentPart, Request
 from stages.preprocess.json_values import check_json, check_text
 from stages.preprocess.sampling import check_number, check_sampling
 
@@ -49,6 +51,13 @@ def check_identity(identity: str, session: str) -> None:
     for name, text in (("id", identity), ("session", session)):
         if not is_id(text):
             raise RequestFault("invalid_request", "must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -", name)
+
+
+def with_deadline(request: Request, max_deadline_s: float) -> Request:
+    """The request, its `deadline_s` at most the limit if it said none. 600 exactly counts as none: nothing tells."""
+    if request.deadline_s != DEFAULT_DEADLINE_S or max_deadline_s >= DEFAULT_DEADLINE_S:
+        return request
+    return msgspec.structs.replace(request, deadline_s=max_deadline_s)
 
 
 def validate(request: Request, card: ModelCard, max_deadline_s: float = MAX_DEADLINE_S) -> None:

@@ -4,6 +4,7 @@ from schemas.control import DropItem
 from schemas.grant import Credits
 from schemas.journal import Released
 from stages.inference.engine import Advance
+from stages.inference.parking import PARK_S
 from tests.unit.inference.holdings import FACTS, Holdings, grant, item
 
 ALONE = "t.alone/0/20"
@@ -49,7 +50,7 @@ def test_one_death_is_no_reason_to_run_alone() -> None:
 
 
 def test_a_busy_worker_parks_it_until_its_engine_is_empty() -> None:
-    """It is held, and kept alive; the neighbours finish, nothing new comes, then it runs."""
+    """It is held, and kept alive; the neighbours end within a second, nothing new comes, then it runs."""
     holdings = parked("r", "other")
     status = holdings.worker.status(1)
     assert (status.held, status.parked, status.running, status.credits) == ([1, 2, 9], [9], 2, Credits(0, 0))
@@ -63,6 +64,42 @@ def test_a_busy_worker_parks_it_until_its_engine_is_empty() -> None:
     holdings.worker.begin(ALONE)
     assert names(holdings)[-1] == ALONE
     assert holdings.worker.status(3).running == 1
+
+
+def test_neighbours_that_run_on_are_handed_back() -> None:
+    """After a second, no sooner: they go on elsewhere after what they have, no death, and what was parked begins."""
+    holdings = parked("r", "done")
+    holdings.step(Advance(NEIGHBOUR, [5]), Advance("t.done/0/10", [6], finish="length"))
+    holdings.clock = 100.0 + PARK_S
+    assert holdings.worker.release_for_parked() == 0
+    assert holdings.engine.aborted == []
+    holdings.clock += 0.1
+    assert holdings.worker.release_for_parked() == 1
+    assert (holdings.engine.aborted, holdings.worker.release_for_parked()) == ([NEIGHBOUR], 0)
+    assert holdings.worker.status(1).parked == [9], "until a heartbeat says that it begins"
+    holdings.worker.begin(holdings.worker.unpark())
+    assert names(holdings)[-1] == ALONE
+    holdings.clock += 10 * PARK_S
+    assert holdings.worker.release_for_parked() == 0, "what runs alone is no neighbour"
+    (message,) = holdings.store()
+    assert message.released == [Released("t.r", 0, 10, died=False, worker="w")]
+    assert sorted((one.key, one.ids, one.finish) for one in message.tokens) == [
+        ("t.done", [6], "length"),
+        ("t.r", [5], ""),
+    ]
+
+
+def test_neighbours_stay_where_nothing_could_begin() -> None:
+    """Nothing parked, or a worker that drains: what runs goes on, however long."""
+    holdings = Holdings()
+    holdings.worker.take(grant(item("r", sequence=1)))
+    holdings.clock += 10 * PARK_S
+    assert holdings.worker.release_for_parked() == 0
+    holdings = parked()
+    holdings.worker.state = "draining"
+    holdings.clock += 10 * PARK_S
+    assert holdings.worker.release_for_parked() == 0
+    assert holdings.worker.status(1).running == 1
 
 
 def test_only_one_is_taken_until_it_has_shown_itself_harmless() -> None:

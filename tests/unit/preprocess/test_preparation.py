@@ -112,6 +112,22 @@ class TestWhoIsAnswered:
         late = incoming(chat(deadline_s=2.0), stored_at=time.time() - 5)
         assert refusal(Preparation().prepare([late])[0]) == ("deadline", "deadline_s")
 
+    @pytest.mark.parametrize("limit_s", [10.0, 600.0, 900.0])
+    def test_a_request_that_says_no_deadline(self, limit_s: float) -> None:
+        """Gets the default, or the limit of this broker where that is less; it ends by that one."""
+        preparation = Preparation(max_deadline_s=limit_s)
+        (ready,) = preparation.prepare([incoming(chat())])
+        assert isinstance(ready, Ready)
+        assert ready.request.deadline_s == min(600.0, limit_s)
+        late = incoming(chat(), stored_at=time.time() - limit_s - 1)
+        assert refusal(preparation.prepare([late])[0]) == ("deadline", "deadline_s")
+
+    def test_a_request_that_says_too_long_a_deadline(self) -> None:
+        """Is refused: it would count on time that it does not get."""
+        asked = [incoming(chat(deadline_s=asked_s)) for asked_s in (10.5, 599.0, 601.0)]
+        for outcome in Preparation(max_deadline_s=10.0).prepare(asked):
+            assert refusal(outcome) == ("invalid_request", "deadline_s")
+
 
 class TestLength:
     """Prompts against the context."""
