@@ -25,6 +25,8 @@ def make_request(
     options: dict[str, Any],
 ) -> Request:
     """`options` are fields of `Request` and of `Sampling`. Raises `RequestFault` for what no request can hold."""
+    if "id" in options:
+        raise RequestFault("invalid_request", "is called request_id here", "id")
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_FIELDS}
     others = {name: value for name, value in options.items() if name not in _SAMPLING_FIELDS}
     try:

@@ -66,8 +66,8 @@ def options_of(arguments: argparse.Namespace, usage: argparse.ArgumentParser) ->
         usage.error("the broker cannot be cut off from itself: choose another target, or more signals")
     if arguments.replicas < 2:
         usage.error("at least two replicas: a stage without any process has nobody to go on")
-    if min(arguments.faults, arguments.streams, arguments.clients, arguments.duration) <= 0:
-        usage.error("faults, streams, clients and duration have to be above zero")
+    if min(arguments.faults, arguments.streams, arguments.clients, arguments.duration, arguments.step_ms) <= 0:
+        usage.error("faults, streams, clients, duration and step-ms have to be above zero")
     faults = plan_faults(arguments.seed, arguments.faults, targets, signals, arguments.replicas)
     return ChaosOptions(
         faults=faults,

@@ -106,20 +106,23 @@ def ask(
     system: Annotated[str, typer.Option(help="System message.")] = "",
     max_tokens: Annotated[int | None, typer.Option(min=1)] = 512,
     temperature: Annotated[float | None, typer.Option(min=0.0)] = None,
+    request_id: Annotated[
+        str, typer.Option("--id", help="The request's id, for `headrace attach`; else a new one.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     nats_url: NatsUrl = "",
 ) -> None:
-    """Send one question to a running pipeline and stream its answer."""
+    """Send one question to a running pipeline and stream its answer. Ctrl-C cancels it."""
     from stages.commands.ask import Question
     from stages.commands.ask import ask as send
 
-    question = Question(text, model, system, max_tokens, temperature)
+    question = Question(text, model, system, max_tokens, temperature, request_id)
     run_command(nats_url, lambda broker: send(question, broker, as_json=as_json))
 
 
 @app.command()
 def attach(
-    request_id: Annotated[str, typer.Argument(metavar="ID", help="The request's id.")],
+    request_id: Annotated[str, typer.Argument(metavar="ID", help="The request's id, or <tenant>.<id> as in logs.")],
     *,
     from_token: Annotated[int, typer.Option(min=0, help="Go on with this token: so many are there already.")] = 0,
     from_text: Annotated[
@@ -137,6 +140,8 @@ def attach(
     from stages.commands.attach import Reading
     from stages.commands.attach import attach as read
 
+    if "." in request_id:  # as logs name it
+        tenant, _, request_id = request_id.partition(".")
     reading = Reading(request_id, tenant, from_token, from_text, choice, patience)
     run_command(nats_url, lambda broker: read(reading, broker, as_json=as_json))
 

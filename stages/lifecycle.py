@@ -233,7 +233,7 @@ class StageProcess:
             return
         self._health.ready = ready
         if ready:
-            log.info("stage.ready", after_s=round(time.monotonic() - self._started, 2))
+            log.info("stage.ready", after_s=round(time.monotonic() - self._started, 2), pid=os.getpid())
         announce("ready" if ready else "waiting")
 
 

@@ -27,6 +27,7 @@ class Question:
     system: str = ""
     max_tokens: int | None = None
     temperature: float | None = None
+    request_id: str = ""
 
     def messages(self) -> list[dict[str, Any]]:
         """The chat that it makes."""
@@ -40,8 +41,12 @@ class Question:
 
 
 async def ask(question: Question, broker: BrokerOptions, *, as_json: bool) -> None:
-    """Streams the answer to stdout, or prints it as one JSON object. Raises `RequestFault`, `BrokerError`."""
-    request_id = new_id()
+    """Streams the answer to stdout, or prints it as one JSON object; the request's id goes to stderr.
+
+    Raises `RequestFault`, `BrokerError`.
+    """
+    request_id = question.request_id or new_id()
+    Console(stderr=True).out(f"request {request_id}", style="dim", highlight=False)
     async with Headrace(options=broker, patience_s=BROKER_PATIENCE_S) as client:
         chunks = client.stream(
             model=question.model, messages=question.messages(), request_id=request_id, **question.sampling()

@@ -31,7 +31,7 @@ def run_command(nats_url: str, command: Command) -> None:
     except SettingsError as error:
         _fail(str(error), USAGE)
     except RequestFault as error:
-        _fail(str(error), BUSY if error.fault.policy.retry_helps else FAILED)
+        _fail(str(error), BUSY if error.fault.code in ("busy", "unavailable") else FAILED)
     except Unavailable as error:
         _fail(f"{error} (is a pipeline running? `headrace up` starts one)", FAILED)
     except BrokerError as error:

@@ -171,7 +171,10 @@ async def test_faults(pipeline: Pipeline, options: dict[str, Any], code: str, pa
 
 
 def test_ask(pipeline: Pipeline, tmp_path: Path) -> None:
-    """`headrace ask` streams the answer to standard output and ends with exit status 0."""
-    done = pipeline.run("ask", QUESTIONS[0], "--temperature", "0", "--max-tokens", "32")
+    """`headrace ask` streams the answer to standard output and ends with 0; `attach` finds it again by its id."""
+    done = pipeline.run("ask", QUESTIONS[0], "--temperature", "0", "--max-tokens", "32", "--id", "asked-1")
     assert done.returncode == 0, done.stderr
     assert "Paris" in done.stdout
+    assert "request asked-1" in done.stderr
+    again = pipeline.run("attach", "default.asked-1")
+    assert (again.returncode, again.stdout) == (0, done.stdout)

@@ -143,8 +143,11 @@ async def test_attach(
 
 
 async def test_attach_to_nothing(broker_url: str, topology: Topology) -> None:
-    """Status 3, again later: it may not have begun. Another tenant's request is nothing."""
+    """Status 1, in words; with the tenant before the id, as logs name it, too. What can be no id says so at once."""
     status, out, error = await headrace("attach", "r1", "--patience", "1", "--nats-url", broker_url)
-    assert (status, out) == (3, "")
+    assert (status, out) == (1, "")
     assert "lost_state: nothing is stored of it" in error
-    assert (await headrace("attach", "a.b", "--nats-url", broker_url))[0] == 1
+    status, _, error = await headrace("attach", "acme.r1", "--patience", "1", "--nats-url", broker_url)
+    assert (status, "acme.r1" in error or "lost_state" in error) == (1, True)
+    status, _, error = await headrace("attach", "a.b.c", "--nats-url", broker_url)
+    assert (status, "b.c" in error) == (1, True)
