@@ -157,7 +157,14 @@ async def test_what_was_acknowledged_is_in_every_history(
         await reader.close()
 
 
-@pytest.mark.parametrize("victim", ["leads most", "leads the cluster", "ours"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "leads most",
+        pytest.param("leads the cluster", marks=pytest.mark.long),
+        pytest.param("ours", marks=pytest.mark.long),
+    ],
+)
 async def test_a_killed_server_stops_nothing(cluster: ClusterServer, life: Life, victim: str) -> None:
     """D23: SIGKILL of a server, its time away, its return: pulls, readers, watches, leases, publishes, gets go on.
 
