@@ -127,11 +127,12 @@ async def test_status_and_models_as_json(broker_url: str, topology: Topology) ->
 
 
 async def test_a_question_to_a_model_that_nobody_serves_is_a_failure(broker_url: str, topology: Topology) -> None:
-    """One line that names the reason."""
-    status, out, error = await headrace("ask", "Hello?", "--nats-url", broker_url)
+    """After the id of the request, one line that names the reason."""
+    status, out, error = await headrace("ask", "Hello?", "--id", "ask-1", "--nats-url", broker_url)
     assert (status, out) == (1, "")
-    assert error.startswith("headrace: model_not_found")
-    assert len(error.splitlines()) == 1
+    said, reason = error.splitlines()
+    assert said == "request ask-1"
+    assert reason.startswith("headrace: model_not_found")
 
 
 async def test_a_question_that_nobody_takes_says_so(
@@ -139,7 +140,7 @@ async def test_a_question_that_nobody_takes_says_so(
 ) -> None:
     """While no worker of the model is heard, a person is told what they wait for; leaving cancels the request."""
     await Registry(connection).publish_model(CARD, {})
-    command = ("ask", "Hello?", "--nats-url", broker_url)
+    command = ("ask", "Hello?", "--id", "ask-1", "--nats-url", broker_url)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -151,8 +152,8 @@ async def test_a_question_that_nobody_takes_says_so(
     )
     assert process.stderr is not None
     async with asyncio.timeout(30):
-        line = (await process.stderr.readline()).decode()
-        assert line == "headrace: no worker serves m yet, waiting\n"
+        said = [(await process.stderr.readline()).decode() for _ in range(2)]
+        assert said == ["request ask-1\n", "headrace: no worker serves m yet, waiting\n"]
         process.send_signal(signal.SIGINT)
         out, _ = await process.communicate()
     assert (process.returncode, out) == (130, b"")
