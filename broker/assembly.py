@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from schemas.faults import RequestFault
-from schemas.result import Costs, Result, ResultLogprob, Usage
+from schemas.result import Costs, Result, ResultLogprob, ToolCallPiece, Usage
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The next piece of one choice. The last one of a choice has `finish` (`stop`, `length`), `usage` and `costs`.
+    """The next piece of one choice. The last one has `finish` (`stop`, `length`, `tool_calls`), `usage` and `costs`.
 
     `token_from` counts the choice's tokens before this chunk, `text_from` its Unicode code points, `logprobs_from` its
     entries of logprobs.
@@ -26,6 +26,9 @@ class Chunk:
     costs: Costs | None = None
     attempt: int = 0
     logprobs_from: int = 0
+    reasoning: str = ""
+    reasoning_from: int = 0
+    tool_calls: list[ToolCallPiece] | None = None
 
 
 class Gap(Exception):

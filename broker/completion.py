@@ -4,6 +4,7 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
 
 from broker.assembly import Chunk
+from schemas.request import ToolCall
 from schemas.result import Costs, ResultLogprob, Usage
 
 
@@ -18,6 +19,8 @@ class CompletedChoice:
     stop_reason: str | int | None = None
     usage: Usage | None = None
     costs: Costs | None = None
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list[ToolCall])
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, t
     `name` is the full name, `aliases` others that a request may use. `eos_ids` end an answer unless it ignores them.
     `defaults` is the model's own generation config with `max_tokens` = 0 (open). `engine` is `vllm` or `simulated`.
     `block_size` 0: its workers publish no KV events, block hashes are of no use. `hash_root` is the parent of the
-    first block's hash.
+    first block's hash. `reasoning_parser` and `tool_parser` name the families of splitters that fit its chat template
+    ("": none is known); `structured`: its engine can hold answers to a grammar.
     """
 
     slug: str
@@ -43,6 +44,9 @@ class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, t
     artifacts: list[Artifact] = []
     block_size: int = 0
     hash_root: bytes = b""
+    reasoning_parser: str = ""
+    tool_parser: str = ""
+    structured: bool = False
 
     def answers_to(self, name: str) -> bool:
         """Whether a request that names `name` means this model."""

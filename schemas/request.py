@@ -62,6 +62,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     repetition_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     stop_token_ids: list[int] | None = None
+    allowed_token_ids: list[int] | None = None
     ignore_eos: bool = False
     logprobs: int | None = None
 
@@ -73,6 +74,11 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag
     on. `deadline_s` counts from the moment the broker stored the request; the default is lowered in preprocess where
     results are kept too briefly for it. `template_options` go to the chat template as they are;
     `continue_final_message` lets the model go on with the last message's text.
+
+    `response_format` is OpenAI's (`json_object`, `json_schema`), `structured_outputs` vLLM's (`json`, `json_object`,
+    `regex`, `choice` or `grammar`). `tool_choice` is OpenAI's: `auto`, `none`, `required`, or the name of one. With
+    `split` off nothing is taken out of the text: thoughts and tool calls stand in it as the model wrote them.
+    `add_special_tokens`: None leaves it to what is usual (a chat's template writes its own, a prompt gets them).
     """
 
     id: str
@@ -88,6 +94,15 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag
     include_stop: bool = False
     n: int = 1
     response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
+    split: bool = True
+    include_reasoning: bool = True
+    skip_special_tokens: bool = True
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool = True
+    user: str = ""
     priority: int = 0
     deadline_s: float = DEFAULT_DEADLINE_S
     cache_salt: str = ""

@@ -24,6 +24,20 @@ class ResultLogprob(msgspec.Struct, frozen=True):
     top: list[TopLogprob] = []
 
 
+class ToolCallPiece(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A piece of the answer's tool call number `index`; every piece says its `id` and `name`.
+
+    `arguments` is a piece of its JSON text, `arguments_from` the Unicode code points of that before it. A call is there
+    from its first piece on, which may have no arguments yet.
+    """
+
+    index: int
+    id: str
+    name: str
+    arguments: str = ""
+    arguments_from: int = 0
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of the prompt (`cached_tokens` of them from the KV cache) and of the answer, the one that ended it too."""
 
@@ -60,8 +74,11 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     Offsets count from the start of the answer, over all attempts; `text_from` counts Unicode code points. `ids` are
     the tokens, those without visible text too; `logprobs` holds the entries of the visible ones, which come with their
     text, counted from `logprobs_from` on. `at` is the journal sequence that the piece derives from. Exactly one
-    result of a choice is terminal: it has a `finish` (`stop`, `length`) with its usage and how many `choices` the
-    answer has, or a `fault`. Readers ignore what follows it.
+    result of a choice is terminal: it has a `finish` (`stop`, `length`, `tool_calls`) with its usage and how many
+    `choices` the answer has, or a `fault`. Readers ignore what follows it.
+
+    `text` is what the answer says; thoughts of the model stand in `reasoning` (`reasoning_from` code points of them
+    came before), calls of tools in `tool_calls`, where the request asks for that.
 
     `ticket` and `held` are for the owner of the partition alone, so that another one can go on where it stopped:
     the first result of each attempt names its ticket, `held` are the logprobs of the last tokens, whose text is kept
@@ -87,6 +104,9 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     held: list[TokenLogprob] | None = None
     deaths: int = 0
     choices: int = 1
+    reasoning: str = ""
+    reasoning_from: int = 0
+    tool_calls: list[ToolCallPiece] | None = None
 
     @property
     def terminal(self) -> bool:

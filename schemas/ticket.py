@@ -3,6 +3,8 @@
 The ticket, unacknowledged in TICKETS, is the durable copy of a request until its answer has ended.
 """
 
+from typing import Literal
+
 import msgspec
 
 from schemas.codec import Encoding, unpack_ids
@@ -14,6 +16,20 @@ class StageTime(msgspec.Struct, frozen=True, array_like=True):
 
     queued: float
     service: float
+
+
+StructuredKind = Literal["json", "json_object", "regex", "choice", "grammar"]
+
+
+class Structured(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the text of an answer has to match; the engine's grammar sees to it.
+
+    `value` is a JSON Schema (as JSON text), a regular expression, a JSON list of choices or an EBNF grammar; "" for
+    `json_object`.
+    """
+
+    kind: StructuredKind
+    value: str = ""
 
 
 class EngineSampling(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -34,17 +50,30 @@ class EngineSampling(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     repetition_penalty: float = 1.0
     logit_bias: dict[int, float] | None = None
     stop_token_ids: list[int] | None = None
+    allowed_token_ids: list[int] | None = None
     ignore_eos: bool = False
     logprobs: int | None = None
+    structured: Structured | None = None
 
 
 class AnswerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What postprocess needs to turn ids into the text of this answer."""
+    """What postprocess needs to turn ids into the text of this answer.
+
+    `reasoning` and `tools` name the families of splitters that take thoughts and tool calls out of the text ("": none
+    does). `reasoning_open`: the prompt ends inside the thoughts. `tool_name` is the one tool that has to be called
+    (`tools` = `json_arguments`: the whole text is its arguments).
+    """
 
     encoding: Encoding = "msgpack"
     stop: list[str] = []
     include_stop: bool = False
     skip_special_tokens: bool = True
+    reasoning: str = ""
+    reasoning_open: bool = False
+    include_reasoning: bool = True
+    tools: str = ""
+    tool_name: str = ""
+    parallel_tool_calls: bool = True
 
 
 class Ticket(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
