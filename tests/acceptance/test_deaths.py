@@ -57,7 +57,7 @@ async def test_one_of_each_stage_in_mid_answer(pair: Pipeline, stage: str, capsy
         assert [await tap.terminal(stream.told.id) for stream in (*streams, *late)] == ["length"] * 24
     with capsys.disabled():
         print(f" longest gap when {stage} dies: {gap_s:.2f} s", end="")
-    assert gap_s < (2 if stage in ("preprocess", "schedule") else 20)
+    assert gap_s < (4.5 if stage in ("preprocess", "schedule") else 20)  # requests are handed out again after 5 s
 
 
 async def test_a_worker_whose_schedulers_died_before_it(pair: Pipeline) -> None:

@@ -40,6 +40,7 @@ class Wiretap:
     opens: Counter[str] = field(default_factory=Counter[str])
     released: dict[str, float] = field(default_factory=dict[str, float])
     finished: set[str] = field(default_factory=set[str])
+    _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
 
     async def start(self) -> None:
         await self.connection.subscribe(subjects.worker("*", "*"), self._on_heartbeat)
@@ -97,7 +98,8 @@ class Wiretap:
         """The stored results that end a choice of a request."""
         partition = subjects.partition_of(f"{TENANT}.{request_id}", PARTITIONS)
         subject = subjects.result(partition, TENANT, "*", request_id)
-        stored = await stored_results(self.connection, partition, subject)
+        async with self._reading:  # a hundred at once would be a load of its own
+            stored = await stored_results(self.connection, partition, subject)
         return [result for result in stored if result.terminal and result.choice == choice]
 
     async def terminal(self, request_id: str, choice: int = 0) -> str:
