@@ -15,6 +15,7 @@ from broker.patience import Patience
 from broker.replay import stored_results
 from schemas.codec import WireError, decode, encoding_of
 from schemas.faults import RequestFault
+from schemas.names import is_id
 from schemas.result import Result
 
 log = structlog.get_logger()
@@ -148,3 +149,12 @@ class AnswerStream:
         await self._patience.blind()
         await asyncio.sleep(AGAIN_S)
         self._missed = True
+
+
+def check_start(request_id: str, from_token: int, from_text: int | None, choice: int | None) -> None:
+    """Raises `RequestFault` for what names no place in an answer."""
+    if not is_id(request_id):
+        raise RequestFault("invalid_request", f"{request_id[:64]!r} is no request id", "id")
+    for name, value in (("from_token", from_token), ("from_text", from_text or 0), ("choice", choice or 0)):
+        if value < 0:
+            raise RequestFault("invalid_request", "may not be negative", name)

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from schemas.faults import RequestFault
-from schemas.result import Costs, Result, ResultLogprob, ToolCallPiece, Usage
+from schemas.result import Break, Costs, Result, ResultLogprob, ToolCallPiece, Usage
 
 
 @dataclass(frozen=True)
@@ -11,7 +13,8 @@ class Chunk:
     """The next piece of one choice. The last one has `finish` (`stop`, `length`, `tool_calls`), `usage` and `costs`.
 
     `token_from` counts the choice's tokens before this chunk, `text_from` its Unicode code points, `logprobs_from` its
-    entries of logprobs.
+    entries of logprobs, `reasoning_from` the code points of its thoughts. Each of `tool_calls` says that for itself.
+    `breaks` may be some that were told before.
     """
 
     choice: int
@@ -29,6 +32,7 @@ class Chunk:
     reasoning: str = ""
     reasoning_from: int = 0
     tool_calls: list[ToolCallPiece] | None = None
+    breaks: list[Break] | None = None
 
 
 class Gap(Exception):
@@ -40,7 +44,8 @@ class Start:
     """Where a client goes on: it has `token` tokens of each choice, and `text` code points (None: it does not say).
 
     A result's text cannot be cut where one of its tokens ends: without `text` it begins as the result does that holds
-    the first token wanted, `Chunk.text_from` says where that is. So does it with entries of logprobs.
+    the first token wanted, `Chunk.text_from` says where that is. So it is, with or without `text`, with entries of
+    logprobs, thoughts, and the arguments of tool calls.
     """
 
     token: int = 0
@@ -60,12 +65,14 @@ class ChoiceAssembly:
     tokens: int = field(init=False)
     characters: int = field(init=False)
     logprobs: int = 0
+    reasoning: int = 0
+    arguments: dict[int, int] = field(default_factory=dict[int, int])  # code points by the call's index
     ended: bool = False
 
     def __post_init__(self) -> None:
         self.tokens = self.start.token
         self.characters = self.start.text or 0
-        self._placed = self.start.exact
+        self._placed = not self.start.token
 
     def push(self, result: Result) -> Chunk | None:
         """What is new in `result`, None if nothing.
@@ -75,13 +82,19 @@ class ChoiceAssembly:
         if self.ended:
             return None
         if result.fault is not None:
+            if self._is_ahead(result) if self._placed else result.token_from > self.tokens:
+                raise Gap  # what came before the fault comes first
             self.ended = True
             raise RequestFault(result.fault.code, result.fault.message, result.fault.param)
         if result.finish:
             self._check_start(result)
-        if not self._placed and not self._place(result):
-            return None
-        if result.token_from > self.tokens or result.text_from > self.characters:
+        if self._is_before_start(result):
+            if not self.start.exact:
+                return None
+            result = replace(result, reasoning="", reasoning_from=0, tool_calls=None, logprobs=None)
+        elif not self._placed:
+            self._place(result)
+        if self._is_ahead(result):
             raise Gap
         return self._take(result)
 
@@ -94,23 +107,43 @@ class ChoiceAssembly:
             self.ended = True
             raise RequestFault("invalid_request", f"the answer ended after {length} characters", "from_text")
 
-    def _place(self, result: Result) -> bool:
-        """Finds where the text begins, at the first result that does not lie wholly before the start."""
-        if result.token_to <= self.tokens and result.token_from < self.tokens and not result.terminal:
+    def _is_before_start(self, result: Result) -> bool:
+        """Whether nothing of it is wanted but perhaps its text."""
+        if self._placed or result.terminal:
             return False
+        return result.token_to <= self.tokens and result.token_from < self.tokens
+
+    def _place(self, result: Result) -> None:
+        """The first result that does not lie wholly before the start: here begins what cannot be cut by token."""
         if result.token_from > self.tokens:
             raise Gap
-        self.characters, self.logprobs = result.text_from, result.logprobs_from
+        if not self.start.exact:
+            self.characters = result.text_from
+        self.logprobs, self.reasoning = result.logprobs_from, result.reasoning_from
+        self.arguments = {piece.index: piece.arguments_from for piece in result.tool_calls or ()}
         self._placed = True
-        return True
+
+    def _is_ahead(self, result: Result) -> bool:
+        return (
+            result.token_from > self.tokens
+            or result.text_from > self.characters
+            or result.reasoning_from > self.reasoning
+            or any(self._is_ahead_in_call(piece) for piece in result.tool_calls or ())
+        )
+
+    def _is_ahead_in_call(self, piece: ToolCallPiece) -> bool:
+        """Who does not begin at the first token need not have seen the beginning of a call."""
+        return piece.arguments_from > self.arguments.get(piece.index, piece.arguments_from if self.start.token else 0)
 
     def _take(self, result: Result) -> Chunk | None:
         chunk = self._rest_of(result)
         self.tokens = max(self.tokens, result.token_to)
         self.characters += len(chunk.text)
+        self.reasoning += len(chunk.reasoning)
         self.logprobs += len(chunk.logprobs or ())
         self.ended = result.terminal
-        return chunk if chunk.text or chunk.ids or chunk.finish else None
+        is_news = chunk.text or chunk.ids or chunk.finish or chunk.reasoning or chunk.tool_calls
+        return chunk if is_news else None
 
     def _rest_of(self, result: Result) -> Chunk:
         logprobs = result.logprobs
@@ -130,7 +163,19 @@ class ChoiceAssembly:
             usage=result.usage,
             costs=result.costs,
             attempt=result.attempt,
+            reasoning=result.reasoning[self.reasoning - result.reasoning_from :],
+            breaks=result.breaks,
+            reasoning_from=self.reasoning,
+            tool_calls=[rest for piece in result.tool_calls or () if (rest := self._rest_of_call(piece))] or None,
         )
+
+    def _rest_of_call(self, piece: ToolCallPiece) -> ToolCallPiece | None:
+        """What is new of a call's piece: some of its arguments, or the call itself."""
+        known = self.arguments.get(piece.index)
+        begin = piece.arguments_from if known is None else known
+        rest = piece.arguments[begin - piece.arguments_from :]
+        self.arguments[piece.index] = begin + len(rest)
+        return replace(piece, arguments=rest, arguments_from=begin) if rest or known is None else None
 
 
 @dataclass

@@ -10,21 +10,23 @@ from types import TracebackType
 from typing import Any, Self
 
 from broker import subjects
-from broker.answer_stream import AnswerPlace, AnswerStream
+from broker.answer_stream import AnswerPlace, AnswerStream, check_start
 from broker.assembly import AnswerAssembly, Chunk, Start
 from broker.cancels import put_cancel
 from broker.completion import CompletedChoice, Completion, completed
 from broker.connection import BrokerOptions, Connection, Inbound, Subscription, Unavailable
+from broker.hearing import worker_heard
 from broker.patience import UntilDeadline, WhileAnythingWaits
 from broker.publisher import Publisher
 from broker.registry import Registry
-from broker.submitting import make_request, submit
+from broker.submitting import broker_faults, make_request, submit
+from broker.tokenizing import Tokenizing, make_tokenize_request
 from broker.topology import count_partitions
 from schemas.control import Cancel
 from schemas.faults import RequestFault
 from schemas.model import ModelCard, slug
-from schemas.names import is_id
 from schemas.request import Request
+from schemas.tokenization import DetokenizeRequest, TokenizeAnswer
 
 __all__ = ["CompletedChoice", "Completion", "Headrace", "new_id"]
 
@@ -34,6 +36,10 @@ class Headrace:
 
     One instance serves any number of requests at once over one connection and one subscription. `options` carries
     credentials, TLS and the inbox prefix; `url` overrides its url, and where neither is given HEADRACE_NATS_URL counts.
+    With `connection` it lives on that one, which stays open: clients of several tenants may share it.
+
+    A stream that is left before its end cancels its request, unless `cancels_when_left` was set to False: a process
+    that has to end leaves its requests to those who attach to them.
     """
 
     def __init__(
@@ -42,11 +48,15 @@ class Headrace:
         *,
         tenant: str = "default",
         options: BrokerOptions | None = None,
+        connection: Connection | None = None,
         patience_s: float = 10.0,
     ) -> None:
-        base = options or BrokerOptions(os.environ.get("HEADRACE_NATS_URL", BrokerOptions.url), "headrace-client")
+        self._shared = connection
+        found = BrokerOptions(os.environ.get("HEADRACE_NATS_URL", BrokerOptions.url), "headrace-client")
+        base = connection.options if connection else options or found
         self.options = replace(base, url=url) if url else base
         self.tenant = tenant
+        self.cancels_when_left = True
         self.session = secrets.token_hex(8)
         self._patience_s = patience_s
         self._streams: dict[str, AnswerStream] = {}
@@ -55,10 +65,11 @@ class Headrace:
 
     async def __aenter__(self) -> Self:
         """Connects, subscribes to this session's results and proves it. Raises `Unavailable`."""
-        self._connection = await Connection.open(self.options, self._patience_s)
+        self._connection = self._shared or await Connection.open(self.options, self._patience_s)
         self._partitions = await count_partitions(self._connection, self._patience_s)
         self._publisher = Publisher(self._connection)
         self._registry = Registry(self._connection)
+        self._tokenizing = Tokenizing(self._connection, self._registry, self._patience_s)
         pattern = subjects.result("*", self.tenant, self.session, "*")
         self._subscription: Subscription = await self._connection.subscribe(pattern, self._on_result)
         await self._connection.prove_subscriptions()
@@ -68,8 +79,20 @@ class Headrace:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._connection.on_reconnect.remove(self._on_reconnect)
         await self._subscription.close()
-        await self._connection.close()
+        if self._shared is None:
+            await self._connection.close()
+
+    @property
+    def connection(self) -> Connection:
+        """What it lives on."""
+        return self._connection
+
+    @property
+    def partitions(self) -> int:
+        """How many there are of journals and results."""
+        return self._partitions
 
     async def stream(
         self,
@@ -78,24 +101,25 @@ class Headrace:
         messages: list[dict[str, Any]] | None = None,
         prompt: str | list[int] | None = None,
         request_id: str = "",
+        trace: str = "",
         **options: Any,
     ) -> AsyncGenerator[Chunk, None]:
         """The answer's chunks as they come; leaving the loop early cancels the request.
 
         `options` are the fields of `Request` (stop, n, deadline_s, …) and of `Sampling` (max_tokens, temperature, …).
-        `model` may be left out where only one is served. Raises `RequestFault`.
+        `model` may be left out where only one is served; `trace` is a W3C traceparent. Raises `RequestFault`.
         """
         request = make_request(
             request_id or new_id(), self.session, model=model, messages=messages, prompt=prompt, options=options
         )
-        stream, duplicate = await self._submit(request)
+        stream, duplicate = await self._submit(request, trace)
         try:
             async with self._following(stream) if duplicate else contextlib.nullcontext():
                 async for chunk in stream:
                     yield chunk
         finally:
             del self._streams[request.id]
-            if not stream.ended:
+            if not stream.ended and self.cancels_when_left:
                 await self.cancel(request.id)
 
     async def complete(self, **arguments: Any) -> Completion:
@@ -123,7 +147,7 @@ class Headrace:
         seconds. Raises `RequestFault`: that of the answer, `lost_state` when nothing, or not all, is stored of it,
         `invalid_request` when the answer ended before the start.
         """
-        _check_attach(request_id, from_token, from_text, choice)
+        check_start(request_id, from_token, from_text, choice)
         assembly = AnswerAssembly(start=Start(from_token, from_text), only=choice)
         place = AnswerPlace.of(self.tenant, request_id, self._partitions)
         patience = WhileAnythingWaits(self._connection, self.tenant, patience_s)
@@ -136,14 +160,28 @@ class Headrace:
         """Stops a request of this tenant wherever it is. Its answer ends with the fault `cancelled`."""
         await put_cancel(self._connection, f"{self.tenant}.{request_id}", Cancel(self.session))
 
+    async def tokenize(self, *, model: str = "", **what: Any) -> TokenizeAnswer:
+        """The ids that a request would have: `prompt=…`, or `messages=…`, and the other fields of `TokenizeRequest`.
+
+        Raises `RequestFault`, `unavailable` where nobody answers.
+        """
+        request = make_tokenize_request(model, what)
+        return await self._tokenizing.tokenize(await self.slug(model), request)
+
+    async def detokenize(self, tokens: list[int], *, model: str = "") -> str:
+        """The text of token ids, control tokens too. Raises `RequestFault`, `unavailable` where nobody answers."""
+        request = DetokenizeRequest(tokens=tokens, model=model)
+        return (await self._tokenizing.detokenize(await self.slug(model), request)).prompt
+
     async def models(self) -> list[ModelCard]:
-        """What is served."""
-        return await self._registry.models()
+        """What is served. Raises `RequestFault`."""
+        with broker_faults():
+            return await self._registry.models()
 
     async def slug(self, model: str) -> str:
         """The subject token of a model's name, alias or slug; for "" that of the only one. Raises `RequestFault`."""
         if model not in self._slugs:
-            cards = await self._registry.models()
+            cards = await self.models()
             if not model and len(cards) != 1:
                 names = ", ".join(card.name for card in cards)
                 raise RequestFault("model_not_found", f"name one of {names}" if names else "none is served", "model")
@@ -158,22 +196,9 @@ class Headrace:
 
         Needs the permission to subscribe to `hr.worker.<model>.*`; without it none is heard.
         """
-        heard = asyncio.Event()
+        return await worker_heard(self._connection, await self.slug(model), within_s)
 
-        async def on_worker(_: Inbound) -> None:
-            heard.set()
-
-        subscription = await self._connection.subscribe(subjects.worker(await self.slug(model), "*"), on_worker)
-        try:
-            async with asyncio.timeout(within_s):
-                await heard.wait()
-        except TimeoutError:
-            return False
-        finally:
-            await subscription.close()
-        return True
-
-    async def _submit(self, request: Request) -> tuple[AnswerStream, bool]:
+    async def _submit(self, request: Request, trace: str = "") -> tuple[AnswerStream, bool]:
         """Publishes it, its results routed to the stream from before that on; whether its id had been used before."""
         subject = subjects.request(self.tenant, await self.slug(request.model))
         if request.id in self._streams:
@@ -183,9 +208,11 @@ class Headrace:
         stream = AnswerStream(self._connection, place, assembly, UntilDeadline(request.deadline_s))
         self._streams[request.id] = stream
         try:
-            return stream, await submit(self._publisher, subject, request, place.key)
-        except BaseException:
+            return stream, await submit(self._publisher, subject, request, place.key, trace)
+        except BaseException as error:
             del self._streams[request.id]
+            if isinstance(error, asyncio.CancelledError) and self.cancels_when_left:
+                await self.cancel(request.id)  # it may be stored already
             raise
 
     @contextlib.asynccontextmanager
@@ -222,11 +249,3 @@ class Headrace:
 def new_id() -> str:
     """A fresh request id."""
     return secrets.token_hex(12)
-
-
-def _check_attach(request_id: str, from_token: int, from_text: int | None, choice: int | None) -> None:
-    if not is_id(request_id):
-        raise RequestFault("invalid_request", f"{request_id[:64]!r} is no request id", "id")
-    for name, value in (("from_token", from_token), ("from_text", from_text or 0), ("choice", choice or 0)):
-        if value < 0:
-            raise RequestFault("invalid_request", "may not be negative", name)

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
 
 from broker.assembly import Chunk
-from schemas.request import ToolCall
-from schemas.result import Costs, ResultLogprob, Usage
+from schemas.request import FunctionCall, ToolCall
+from schemas.result import Costs, ResultLogprob, ToolCallPiece, Usage
 
 
 @dataclass(frozen=True)
@@ -55,4 +55,18 @@ def _choice(chunks: list[Chunk]) -> CompletedChoice:
         stop_reason=last.stop_reason,
         usage=last.usage,
         costs=last.costs,
+        reasoning="".join(chunk.reasoning for chunk in chunks),
+        tool_calls=_tool_calls(chunks),
     )
+
+
+def _tool_calls(chunks: list[Chunk]) -> list[ToolCall]:
+    """The calls in their order; one that the end of the answer cut off is there as far as it goes."""
+    pieces: dict[int, list[ToolCallPiece]] = {}
+    for chunk in chunks:
+        for piece in chunk.tool_calls or ():
+            pieces.setdefault(piece.index, []).append(piece)
+    return [
+        ToolCall(FunctionCall(call[0].name, "".join(piece.arguments for piece in call)), call[0].id)
+        for _, call in sorted(pieces.items())
+    ]

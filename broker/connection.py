@@ -38,6 +38,10 @@ class Unavailable(BrokerError):
     """No answer, or nobody there to answer."""
 
 
+class NoResponders(Unavailable):
+    """The broker said at once that nobody listens on that subject: nothing was done with the request."""
+
+
 class NotSendable(BrokerError):
     """No such subject can be, or a header is no plain ASCII. Trying again does not help."""
 
@@ -138,7 +142,9 @@ class Connection:
     async def request(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
     ) -> Inbound:
-        """Request/reply. Raises `Unavailable` where nobody answers in time; `TooLarge`, `NotSendable`."""
+        """Request/reply. Raises `Unavailable` where nobody answers in time (`NoResponders`: at once); `TooLarge`,
+        `NotSendable`.
+        """
         self.check_size(data)
         check_subject(subject)
         cancels = _cancels()
@@ -148,6 +154,8 @@ class Connection:
                 if _cancels() > cancels:  # up to Python 3.11 `wait_for` swallows a cancel that meets the answer
                     raise asyncio.CancelledError
                 return _inbound(answer)
+        except nats.errors.NoRespondersError as error:
+            raise NoResponders(f"nobody listens on {subject}") from error
         except (nats.errors.Error, TimeoutError) as error:
             raise Unavailable(f"request to {subject}: {error!r}") from error
 

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from broker import subjects
 from broker.connection import Connection
-from broker.jetstream_api import Json, list_all
+from broker.direct_get import unix_time
+from broker.jetstream_api import Json, call, list_all
+from broker.leader_get import next_at_leader
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,25 @@ class Depths:
     streams: dict[str, StreamDepth]
     consumers: dict[str, ConsumerDepth]
     unclaimed: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What stands in one subject's queue. `oldest_s`: seconds that the first of it has been there."""
+
+    depth: int
+    oldest_s: float
+
+
+async def waiting(connection: Connection, stream: str, subject: str) -> Waiting:
+    """The queue of `subject` (no wildcards) in `stream`, by the broker's clock. Raises `Unavailable`, `ApiError`."""
+    oldest = await next_at_leader(connection, stream, subject, 1)
+    info = await call(connection, f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+    depths_of: dict[str, int] = info["state"].get("subjects") or {}
+    depth = depths_of.get(subject, 0)
+    if oldest is None or not depth:
+        return Waiting(0, 0.0)
+    return Waiting(depth, max(0.0, unix_time(info["ts"]) - oldest.stored_at))
 
 
 async def depths(connection: Connection) -> Depths:

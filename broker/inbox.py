@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import nats.errors
@@ -39,17 +40,25 @@ class Inbox:
 
     async def retire(self) -> None:
         """Takes interest back and returns once the handler had everything that the server sent before that."""
-        with contextlib.suppress(nats.errors.Error, BrokerError, TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
-                if self._connection.connected:
-                    # The library's own unsubscribe throws away what is on its way, its drain lets PING overtake UNSUB.
-                    await self._connection.client._send_unsubscribe(self._subscription._id)  # noqa: SLF001
-                    await self._connection.prove_subscriptions()
-                while self._subscription.pending_msgs:  # noqa: ASYNC110 - the library has no event for it
-                    await asyncio.sleep(0)
-        await self.discard()
+        await take_back(self._connection, [self._subscription])
 
     async def discard(self) -> None:
         """Ends it at once; what is on its way is thrown away."""
         with contextlib.suppress(nats.errors.Error):
             await self._subscription.unsubscribe()
+
+
+async def take_back(connection: Connection, subscriptions: Sequence[Any]) -> None:
+    """Ends subscriptions of the client library once their handlers had everything that the server sent to them."""
+    with contextlib.suppress(nats.errors.Error, BrokerError, TimeoutError):
+        async with asyncio.timeout(PATIENCE_S):
+            if connection.connected:
+                # The library's own unsubscribe throws away what is on its way, its drain lets PING overtake UNSUB.
+                for each in subscriptions:
+                    await connection.client._send_unsubscribe(each._id)  # noqa: SLF001
+                await connection.prove_subscriptions()
+            while any(each.pending_msgs for each in subscriptions):  # noqa: ASYNC110 - the library has no event for it
+                await asyncio.sleep(0)
+    for each in subscriptions:
+        with contextlib.suppress(nats.errors.Error):
+            await each.unsubscribe()

@@ -41,6 +41,7 @@ class TopologySettings:
     dead_max_bytes: int = 64 * MIB
     models_max_bytes: int = 16 * MIB
     cancelled_max_bytes: int = 64 * MIB
+    responses_max_bytes: int = 256 * MIB
     artifacts_max_bytes: int = 1024 * MIB
 
 
@@ -173,11 +174,17 @@ def _buckets(settings: TopologySettings) -> list[StreamPlan]:
         # The longest deadline is half of that: a cancel outlives every request it may be meant for.
         "max_age": nanoseconds(settings.results_max_age_s),
     }
+    responses = {
+        "max_bytes": settings.responses_max_bytes,
+        "max_age": nanoseconds(settings.results_max_age_s),
+    }
     return [
         _bucket(settings, subjects.MODELS_BUCKET, "new", {"max_bytes": settings.models_max_bytes}),
         _bucket(settings, subjects.PARTITIONS_BUCKET, "new", {"max_bytes": 4 * MIB}),
         # The newest cancels are those that still save work.
         _bucket(settings, subjects.CANCELLED_BUCKET, "old", cancelled),
+        # Likewise: who asks again does so soon. Full of old ones it may not keep new requests from being served.
+        _bucket(settings, subjects.RESPONSES_BUCKET, "old", responses),
         _object_store(settings),
     ]
 

@@ -8,6 +8,7 @@ DEAD = "DEAD"
 MODELS_BUCKET = "hr_models"
 PARTITIONS_BUCKET = "hr_partitions"
 CANCELLED_BUCKET = "hr_cancelled"
+RESPONSES_BUCKET = "hr_responses"
 ARTIFACTS_STORE = "hr_artifacts"
 
 PREPROCESS_CONSUMER = "preprocess"
@@ -61,3 +62,11 @@ def grant(worker_id: str) -> str:
 
 def drop(worker_id: str) -> str:
     return f"hr.drop.{worker_id}"
+
+
+def tokenize(model: str) -> str:
+    return f"hr.tokenize.{model}"
+
+
+def detokenize(model: str) -> str:
+    return f"hr.detokenize.{model}"

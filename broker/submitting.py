@@ -1,5 +1,7 @@
 """Handing a request in: what a caller said becomes a message, and what stands in its way becomes a fault."""
 
+import contextlib
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -43,14 +45,24 @@ def make_request(
         raise RequestFault("invalid_request", str(error)) from error
 
 
-async def submit(publisher: Publisher, subject: str, message: msgspec.Struct, message_id: str) -> bool:
-    """Stores a request, or a ticket; whether it had been before. Raises `RequestFault`."""
+@contextlib.contextmanager
+def broker_faults() -> Generator[None, None, None]:
+    """What the broker could not do, as the `RequestFault` `unavailable`."""
+    try:
+        yield
+    except BrokerError as error:
+        raise RequestFault("unavailable", str(error)) from error
+
+
+async def submit(publisher: Publisher, subject: str, message: msgspec.Struct, message_id: str, trace: str = "") -> bool:
+    """Stores a request, or a ticket; whether it had been before. `trace` is a traceparent. Raises `RequestFault`."""
     try:
         stored = await publisher.publish_patiently(
             subject,
             encode(message),
             message_id=message_id,
             content_type=CONTENT_TYPES["msgpack"],
+            trace=trace,
             patience_s=PATIENCE_S,
             wait_when_full=False,
         )

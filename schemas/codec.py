@@ -9,7 +9,7 @@ import re
 import sys
 from array import array
 from collections.abc import Iterable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -35,11 +35,23 @@ class WireError(ValueError):
 
 
 def encode(message: msgspec.Struct, encoding: Encoding = "msgpack") -> bytes:
-    """The bytes of one message. Raises `WireError` for text that UTF-8 cannot hold (a lone surrogate)."""
+    """The bytes of one message. Raises `WireError` for text that UTF-8 cannot hold (a lone surrogate), for numbers that
+    64 bits cannot, and for what is nested too deeply."""
     try:
         return msgspec.json.encode(message) if encoding == "json" else msgspec.msgpack.encode(message)
     except UnicodeEncodeError as error:
-        raise WireError(f"text is no valid Unicode at character {error.start}") from error
+        field = _field_of(error.object, msgspec.to_builtins(message)) or ""
+        raise WireError(f"no valid Unicode: a lone surrogate at character {error.start}", field) from error
+    except (OverflowError, RecursionError) as error:
+        raise WireError(str(error)) from error
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """The message of type `kind` that a caller's own mappings and lists make. Raises `WireError`."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _named(error) from error
 
 
 def decode(kind: type[T], data: bytes, encoding: Encoding = "msgpack") -> T:
@@ -49,8 +61,7 @@ def decode(kind: type[T], data: bytes, encoding: Encoding = "msgpack") -> T:
             return msgspec.json.decode(data, type=kind)
         return msgspec.msgpack.decode(data, type=kind)
     except msgspec.MsgspecError as error:
-        found = _PATH.match(str(error))
-        raise WireError(found["reason"] if found else str(error), (found and found["field"]) or "") from error
+        raise _named(error) from error
     except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
         raise WireError(str(error)) from error
 
@@ -87,3 +98,23 @@ def unpack_ids(data: bytes) -> list[int]:
     if sys.byteorder == "big":
         ids.byteswap()
     return ids.tolist()
+
+
+def _named(error: msgspec.MsgspecError) -> WireError:
+    found = _PATH.match(str(error))
+    return WireError(found["reason"] if found else str(error), (found and found["field"]) or "")
+
+
+def _field_of(text: str, value: Any, path: str = "") -> str | None:
+    """The path of the first place in `value` (JSON) that holds just this text, as a value or as a key."""
+    if isinstance(value, str):
+        return path if value == text else None
+    inside: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        known = cast("dict[str, Any]", value)
+        if text in known:
+            return path
+        inside = ((f"{path}.{key}" if path else key, item) for key, item in known.items())
+    elif isinstance(value, list):
+        inside = ((f"{path}[{index}]", item) for index, item in enumerate(cast("list[Any]", value)))
+    return next((found for where, item in inside if (found := _field_of(text, item, where)) is not None), None)

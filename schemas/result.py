@@ -38,12 +38,27 @@ class ToolCallPiece(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     arguments_from: int = 0
 
 
+class Break(msgspec.Struct, frozen=True, array_like=True):
+    """Where the order of an answer's parts starts over: thoughts or text follow on what they stand before elsewhere.
+
+    Counts what came before: code points of `text` and of `reasoning`, and `calls` that had begun.
+    """
+
+    text: int
+    reasoning: int
+    calls: int
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of the prompt (`cached_tokens` of them from the KV cache) and of the answer, the one that ended it too."""
+    """Tokens of the prompt (`cached_tokens` of them from the KV cache) and of the answer, the one that ended it too.
+
+    `reasoning_tokens` of these are thoughts, their tags not counted; thoughts that stand in the text are not known.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class Costs(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -75,10 +90,12 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     the tokens, those without visible text too; `logprobs` holds the entries of the visible ones, which come with their
     text, counted from `logprobs_from` on. `at` is the journal sequence that the piece derives from. Exactly one
     result of a choice is terminal: it has a `finish` (`stop`, `length`, `tool_calls`) with its usage and how many
-    `choices` the answer has, or a `fault`. Readers ignore what follows it.
+    `choices` the answer has, or a `fault`. Readers ignore what follows it. The first piece with tokens has a
+    `usage` too, as far as it is known by then: how long the prompt is.
 
     `text` is what the answer says; thoughts of the model stand in `reasoning` (`reasoning_from` code points of them
-    came before), calls of tools in `tool_calls`, where the request asks for that.
+    came before), calls of tools in `tool_calls`, where the request asks for that. In this order they came, but for
+    `breaks` that lie within the piece.
 
     `ticket` and `held` are for the owner of the partition alone, so that another one can go on where it stopped:
     the first result of each attempt names its ticket, `held` are the logprobs of the last tokens, whose text is kept
@@ -107,6 +124,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     reasoning: str = ""
     reasoning_from: int = 0
     tool_calls: list[ToolCallPiece] | None = None
+    breaks: list[Break] | None = None
 
     @property
     def terminal(self) -> bool:

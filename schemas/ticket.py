@@ -21,15 +21,26 @@ class StageTime(msgspec.Struct, frozen=True, array_like=True):
 StructuredKind = Literal["json", "json_object", "regex", "choice", "grammar"]
 
 
+class Thoughts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A model may think before it answers: the ids of its two tags. `open`: the prompt ends within the thoughts."""
+
+    opener: int
+    closer: int
+    open: bool = False
+
+
 class Structured(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the text of an answer has to match; the engine's grammar sees to it.
 
     `value` is a JSON Schema (as JSON text), a regular expression, a JSON list of choices or an EBNF grammar; "" for
-    `json_object`.
+    `json_object`. With `thoughts` it holds for what follows them. `param` is the field of the request that it came
+    from: what is wrong with a grammar shows only where it is compiled.
     """
 
     kind: StructuredKind
     value: str = ""
+    thoughts: Thoughts | None = None
+    param: str = ""
 
 
 class EngineSampling(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -61,7 +72,8 @@ class AnswerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     `reasoning` and `tools` name the families of splitters that take thoughts and tool calls out of the text ("": none
     does). `reasoning_open`: the prompt ends inside the thoughts. `tool_name` is the one tool that has to be called
-    (`tools` = `json_arguments`: the whole text is its arguments).
+    (`tools` = `json_arguments`: the whole text is its arguments). `text_arguments` are those of the tools' arguments
+    that take texts, as `tool argument`, where the model does not say so (`families.TAGGED_VALUES`).
     """
 
     encoding: Encoding = "msgpack"
@@ -74,6 +86,7 @@ class AnswerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tools: str = ""
     tool_name: str = ""
     parallel_tool_calls: bool = True
+    text_arguments: list[str] = []
 
 
 class Ticket(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):

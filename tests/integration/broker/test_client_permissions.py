@@ -24,6 +24,8 @@ TENANT = {
         "$JS.API.STREAM.INFO.REQUESTS",
         "$JS.API.STREAM.INFO.TICKETS",
         "$JS.API.DIRECT.GET.KV_hr_models",
+        "hr.tokenize.*",
+        "hr.detokenize.*",
         "$JS.API.CONSUMER.CREATE.*.*.hr.result.*.acme.>",
         "_INBOX_acme.>",
     ],

@@ -76,7 +76,7 @@ async def test_everything_has_three_copies(connection: Connection, topology: Top
     await ensure_schedule_consumer(connection, "m")
     streams = await list_all(connection, "STREAM.LIST", "streams")
     assert {stream["config"]["num_replicas"] for stream in streams} == {3}
-    assert len(streams) == 2 * CLUSTERED.partitions + 7
+    assert len(streams) == 2 * CLUSTERED.partitions + 8
     for consumer in ("REQUESTS.preprocess", "TICKETS.schedule_m"):
         copies = (await call(connection, f"CONSUMER.INFO.{consumer}"))["cluster"]
         assert copies["leader"]

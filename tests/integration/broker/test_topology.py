@@ -53,6 +53,7 @@ async def test_the_server_has_what_the_design_says(connection: Connection, topol
     assert (await _config(connection, "KV_hr_models")).get("max_age", 0) == 0
     assert (await _config(connection, "KV_hr_partitions"))["max_msgs_per_subject"] == 1
     assert (await _config(connection, "KV_hr_cancelled"))["max_age"] >= 900 * 1e9
+    assert (await _config(connection, "KV_hr_responses"))["max_age"] == results["max_age"]
     consumer = (await call(connection, "CONSUMER.INFO.REQUESTS.preprocess"))["config"]
     assert (consumer["max_ack_pending"], consumer["max_deliver"], consumer["ack_wait"]) == (-1, -1, 1e9)
 
@@ -84,7 +85,7 @@ async def test_a_difference_is_named_and_nothing_is_changed(connection: Connecti
     assert "REQUESTS: max_msgs_per_subject is 16, wanted 99" in text
     assert "RESULTS_1: max_age is 1800 s, wanted 60 s" in text
     assert {d.where for d in raised.value.differences} == {
-        *("REQUESTS", "KV_hr_cancelled", "RESULTS_0", "RESULTS_1", "RESULTS_2")
+        *("REQUESTS", "KV_hr_cancelled", "KV_hr_responses", "RESULTS_0", "RESULTS_1", "RESULTS_2")
     }
     assert await initialise(connection, SMALL) == topology
 

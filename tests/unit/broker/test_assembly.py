@@ -76,6 +76,26 @@ def test_a_fault_names_its_field() -> None:
     assert assembly.complete
 
 
+def test_what_came_before_a_fault_comes_first() -> None:
+    """A live fault behind results that were not read yet is a gap; whoever has them gets the fault."""
+    late = Result(
+        choice=0,
+        attempt=1,
+        at=9,
+        token_from=4,
+        token_to=4,
+        text_from=len("".join(WORDS[:4])),
+        fault=Fault("deadline", ""),
+    )
+    assembly = ChoiceAssembly(0)
+    with pytest.raises(Gap):
+        assembly.push(late)
+    assert assembly.push(piece(0, 4)) is not None
+    for start in (assembly, ChoiceAssembly(0, Start(4)), ChoiceAssembly(0, Start(4, late.text_from))):
+        with pytest.raises(RequestFault, match="deadline"):
+            start.push(late)
+
+
 def test_every_choice_has_to_end() -> None:
     """An answer of two choices is complete when both have ended, each with its own offsets."""
     assembly = AnswerAssembly(n=2)
