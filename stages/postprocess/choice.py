@@ -77,6 +77,8 @@ class OpenChoice:
     ) -> Result:
         """All that came since the last result; the terminal one with a `finish` or a `fault`."""
         piece = self.answer.take()
+        if finish == "stop" and self.answer.match is None and self.answer.calls_tools:
+            finish = "tool_calls"
         terminal = bool(finish) or fault is not None
         # Named once an attempt; and where it goes to DEAD, so that whoever finds the result can send it there.
         ticket = self.ticket if not self.named or (fault is not None and fault.code == "poison") else None
@@ -89,6 +91,10 @@ class OpenChoice:
             token_to=piece.token_from + len(piece.ids),
             text_from=piece.text_from,
             text=piece.text,
+            reasoning_from=piece.reasoning_from,
+            reasoning=piece.reasoning,
+            tool_calls=piece.tool_calls,
+            breaks=piece.breaks,
             ids=piece.ids,
             logprobs=piece.logprobs,
             logprobs_from=piece.logprobs_from,
@@ -96,7 +102,7 @@ class OpenChoice:
             ticket=ticket,
             finish=finish,
             stop_reason=stop_reason,
-            usage=self._usage() if terminal else None,
+            usage=self._usage() if terminal or (piece.ids and not piece.token_from) else None,
             choices=self.spec.choices if terminal else 1,
             costs=self._costs() if terminal else None,
             fault=fault,
@@ -119,6 +125,7 @@ class OpenChoice:
             prompt_tokens=self.spec.prompt_tokens,
             completion_tokens=self.answer.completion_tokens,
             cached_tokens=self.worker_times.cached_tokens if self.worker_times else 0,
+            reasoning_tokens=self.answer.reasoning_tokens(),
         )
 
     def _costs(self) -> Costs:

@@ -74,14 +74,15 @@ class PieceDetokenizer:
 
     The stream keeps text back while it ends in U+FFFD and has no flush, so the ids that it keeps are kept here too.
     Where it refuses to go on (the text so far is no prefix of the new one: stray bytes), it is started anew.
+    Ids that are `hidden` never reach it.
     """
 
-    __slots__ = ("_context", "_known", "_pending", "_skip", "_stream", "_tokenizer")
+    __slots__ = ("_context", "_hidden", "_known", "_pending", "_stream", "_tokenizer")
 
-    def __init__(self, tokenizer: Tokenizer, known: bytearray, skip_special_tokens: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, known: bytearray, hidden: frozenset[int]) -> None:
         self._tokenizer = tokenizer
         self._known = known
-        self._skip = skip_special_tokens
+        self._hidden = hidden
         self._start_after([])
 
     def push(self, ids: Sequence[int]) -> str:
@@ -97,6 +98,8 @@ class PieceDetokenizer:
     def _push(self, token_id: int) -> str:
         if not 0 <= token_id < len(self._known) or not self._known[token_id]:
             raise UnknownTokenError(token_id, len(self._known))
+        if token_id in self._hidden:
+            return ""
         self._pending.append(token_id)
         try:
             text = self._stream.step(self._tokenizer, token_id)
@@ -119,7 +122,7 @@ class PieceDetokenizer:
         """A new stream whose text follows that of `ids`; not of half a character, which it would tell again."""
         self._context = [] if self._decode(ids).endswith("\ufffd") else ids
         self._pending: list[int] = []
-        self._stream = DecodeStream(ids=self._context, skip_special_tokens=self._skip)
+        self._stream = DecodeStream(ids=self._context, skip_special_tokens=False)
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=self._skip)
+        return self._tokenizer.decode(ids, skip_special_tokens=False)

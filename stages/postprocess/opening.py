@@ -8,6 +8,7 @@ from schemas.result import Result, TicketRef
 from stages.postprocess.answer import Answer
 from stages.postprocess.choice import OpenChoice
 from stages.postprocess.deaths import Deaths
+from stages.postprocess.families import splitter_for
 from stages.postprocess.lookups import Found
 from stages.postprocess.spec import ChoiceKey, Spec
 
@@ -23,7 +24,14 @@ def open_choice(key: ChoiceKey, results: Sequence[Result], tickets: Sequence[Tic
         vocabulary = found.vocabulary(spec.model)
     except LookupError as error:
         raise RequestFault("internal", f"model {spec.model} has no usable tokenizer") from error
-    answer = Answer(vocabulary, spec.answer, min_tokens=spec.min_tokens, logprobs=spec.logprobs)
+    answer = Answer(
+        vocabulary,
+        spec.answer,
+        splitter_for(spec.answer),
+        key=spec.key,
+        min_tokens=spec.min_tokens,
+        logprobs=spec.logprobs,
+    )
     opened = OpenChoice(spec, answer, place)
     if results:
         _restore(opened, results)

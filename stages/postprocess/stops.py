@@ -47,6 +47,11 @@ class StopMatcher:
         """Code points let through so far."""
         return self._position
 
+    @property
+    def pushed(self) -> int:
+        """Code points that came in so far, up to a match."""
+        return self._position + len(self._held)
+
     def push(self, text: str, *, may_match: bool = True) -> str:
         """What of the text so far is certain not to be part of a stop. Nothing after a match.
 

@@ -1,6 +1,8 @@
 """What token ids mean: a model's tokenizer.json, read for the way back from ids to text."""
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -30,31 +32,51 @@ class Vocabulary(Protocol):
         """The token's own text, which may be half a character. Raises `UnknownTokenError`."""
         ...
 
-    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        """A detokenizer for one answer."""
+    def control_tokens(self, texts: frozenset[str]) -> Mapping[int, str]:
+        """Those of `texts` that are control tokens here, by their ids."""
+        ...
+
+    def detokenizer(self, skip_special_tokens: bool, shown: frozenset[int] = frozenset()) -> Detokenizer:
+        """A detokenizer for one answer. Control tokens in `shown` are text in any case."""
         ...
 
 
 class ByteLevelVocabulary:
     """A vocabulary whose tokens are pieces of UTF-8 (GPT-2's scheme): `pieces[id]` are the bytes, None is a hole."""
 
-    def __init__(self, pieces: list[bytes | None], special: frozenset[int]) -> None:
+    def __init__(self, pieces: list[bytes | None], special: Mapping[str, int]) -> None:
         self._pieces = pieces
         self._special = special
-        self._shown = [b"" if token_id in special else piece for token_id, piece in enumerate(pieces)]
+        self._special_ids = frozenset(special.values())
+        visible = [b"" if token_id in self._special_ids else piece for token_id, piece in enumerate(pieces)]
+        self._visible = {frozenset[int](): visible}  # by the control tokens that are shown: few kinds, as of splitters
 
     def is_special(self, token_id: int) -> bool:
         """As `Vocabulary.is_special`."""
-        return token_id in self._special
+        return token_id in self._special_ids
 
     def token_bytes(self, token_id: int) -> bytes:
         """As `Vocabulary.token_bytes`."""
         return look_up(self._pieces, (token_id,))
 
-    def detokenizer(self, skip_special_tokens: bool) -> ByteLevelDetokenizer:
-        """As `Vocabulary.detokenizer`."""
-        return ByteLevelDetokenizer(self._shown if skip_special_tokens else self._pieces)
+    def control_tokens(self, texts: frozenset[str]) -> Mapping[int, str]:
+        """As `Vocabulary.control_tokens`."""
+        return _those_of(self._special, texts)
 
+    def detokenizer(self, skip_special_tokens: bool, shown: frozenset[int] = frozenset()) -> ByteLevelDetokenizer:
+        """As `Vocabulary.detokenizer`."""
+        if not skip_special_tokens:
+            return ByteLevelDetokenizer(self._pieces)
+        table = self._visible.get(shown)
+        if table is None:
+            table = self._visible[shown] = self._visible[frozenset()].copy()
+            for token_id in shown:
+                table[token_id] = self._pieces[token_id]
+        return ByteLevelDetokenizer(table)
+
+
+TOKENS_REMEMBERED = 8192
+"""Tokens whose bytes are kept: finding them out takes 10 µs, and logprobs ask for the same ones again and again."""
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -62,22 +84,27 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 class PieceVocabulary:
     """Any other vocabulary (SentencePiece, WordPiece, …), by the tokenizers library."""
 
-    def __init__(self, tokenizer: Tokenizer, special: frozenset[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, special: Mapping[str, int]) -> None:
         self._tokenizer = tokenizer
         self._special = special
+        self._special_ids = frozenset(special.values())
         ids = tokenizer.get_vocab(with_added_tokens=True).values()
         self._known = bytearray(max(ids, default=-1) + 1)
         for token_id in ids:
             self._known[token_id] = 1
+        self._bytes_of = lru_cache(maxsize=TOKENS_REMEMBERED)(self._decoded)
 
     def is_special(self, token_id: int) -> bool:
         """As `Vocabulary.is_special`."""
-        return token_id in self._special
+        return token_id in self._special_ids
 
     def token_bytes(self, token_id: int) -> bytes:
         """As `Vocabulary.token_bytes`."""
         if not 0 <= token_id < len(self._known) or not self._known[token_id]:
             raise UnknownTokenError(token_id, len(self._known))
+        return self._bytes_of(token_id)
+
+    def _decoded(self, token_id: int) -> bytes:
         byte = _BYTE_TOKEN.fullmatch(self._tokenizer.id_to_token(token_id) or "")
         if byte is not None:
             return bytes([int(byte[1], 16)])
@@ -85,9 +112,18 @@ class PieceVocabulary:
         once, twice = (self._tokenizer.decode([token_id] * n, skip_special_tokens=False) for n in (1, 2))
         return twice[len(once) :].encode()
 
-    def detokenizer(self, skip_special_tokens: bool) -> PieceDetokenizer:
+    def control_tokens(self, texts: frozenset[str]) -> Mapping[int, str]:
+        """As `Vocabulary.control_tokens`."""
+        return _those_of(self._special, texts)
+
+    def detokenizer(self, skip_special_tokens: bool, shown: frozenset[int] = frozenset()) -> PieceDetokenizer:
         """As `Vocabulary.detokenizer`."""
-        return PieceDetokenizer(self._tokenizer, self._known, skip_special_tokens)
+        hidden = self._special_ids - shown if skip_special_tokens else frozenset[int]()
+        return PieceDetokenizer(self._tokenizer, self._known, hidden)
+
+
+def _those_of(special: Mapping[str, int], texts: frozenset[str]) -> Mapping[int, str]:
+    return {special[text]: text for text in texts if text in special}
 
 
 class _AddedToken(msgspec.Struct):
@@ -129,7 +165,7 @@ def load_vocabulary(tokenizer_json: bytes) -> Vocabulary:
         file = msgspec.json.decode(tokenizer_json, type=_TokenizerFile)
     except msgspec.MsgspecError as error:
         raise UnreadableTokenizerError(str(error)) from error
-    special = frozenset(token.id for token in file.added_tokens if token.special)
+    special = {token.content: token.id for token in file.added_tokens if token.special}
     if isinstance(file.model.vocab, dict) and _is_byte_level(file):
         return ByteLevelVocabulary(_byte_pieces(file.model.vocab, file.added_tokens), special)
     try:

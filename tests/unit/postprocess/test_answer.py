@@ -13,6 +13,7 @@ from schemas.journal import Alternative, TokenLogprob
 from schemas.result import ResultLogprob
 from schemas.ticket import AnswerSpec
 from stages.postprocess.answer import Answer, Piece
+from stages.postprocess.detokenizer import UnknownTokenError
 from stages.postprocess.logprobs import FLOOR, finite
 from stages.postprocess.vocabulary import load_vocabulary
 from tests.t256 import IM_END, IM_START, t256
@@ -97,6 +98,34 @@ def test_the_id_that_ends_an_answer_is_counted_and_not_shown() -> None:
     grown.finish()
     piece = grown.take()
     assert (piece.text, grown.completion_tokens, len(piece.ids)) == ("a\ufffd", 5, 5)
+
+
+def test_a_stop_id_is_one_only_where_the_engine_says_so() -> None:
+    """A18: below min_tokens it is not; in the middle of a chunk it is text, at the end of the last one it is not."""
+    grown = answer(min_tokens=2)
+    grown.push(b"aXb")
+    grown.push(b"cX", ends_with_stop_id=True)
+    grown.finish()
+    piece = grown.take()
+    assert (piece.text, grown.completion_tokens, bytes(piece.ids)) == ("aXbc", 5, b"aXbcX")
+
+
+def test_every_step_s_text_and_logprobs_come() -> None:
+    """A21: seven tokens in steps of three, all of their texts and entries, in order."""
+    pieces = pieces_of(answer(logprobs=True), [b"abc", b"def", b"g"], with_logprobs=True)
+    assert [piece.text for piece in pieces] == ["abc", "def", "g", ""]
+    assert [(each.token, each.logprob) for each in logprobs_of(pieces)] == [
+        (token, entry(position).logprob) for position, token in enumerate("abcdefg")
+    ]
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**40, 300])
+@pytest.mark.parametrize("settings", [{}, {"stop": ["x"]}, {"logprobs": True}])
+def test_an_id_outside_the_vocabulary_ends_the_answer(wrong: int, settings: dict[str, object]) -> None:
+    """A8: it is named, whichever way the ids take."""
+    entries = [entry(index) for index in range(3)] if settings.get("logprobs") else None
+    with pytest.raises(UnknownTokenError, match=f"token id {wrong} "):
+        answer(**settings).push([61, wrong, 62], entries)  # type: ignore[arg-type]
 
 
 def test_a_stop_string_wins_over_the_id_behind_it() -> None:

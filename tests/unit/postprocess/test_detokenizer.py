@@ -181,18 +181,32 @@ def test_piece_text_does_not_depend_on_chunks(ids: list[int], places: set[int], 
     assert_every_chunking_agrees(PIECES, ids, places, skip)
 
 
+BOS = 0
+
 SENTENCES = st.lists(
     st.sampled_from([[word(piece)] for piece in ("▁", "▁leading", "▁x", "x", "»", "a", "▁hi", "好")])
-    | st.sampled_from(["é", "好", "😀"]).map(lambda text: [byte_token(byte) for byte in text.encode()]),
+    | st.sampled_from(["é", "好", "😀"]).map(lambda text: [byte_token(byte) for byte in text.encode()])
+    | st.just([BOS]),
     max_size=15,
 ).map(lambda parts: [token_id for part in parts for token_id in part])
 
 
-@given(SENTENCES, CUTS)
-def test_piece_text_is_the_tokenizer_s_own(ids: list[int], places: set[int]) -> None:
+@given(SENTENCES, CUTS, st.booleans())
+def test_piece_text_is_the_tokenizer_s_own(ids: list[int], places: set[int], skip: bool) -> None:
     """For every answer that is text, however its bytes are cut, it is what the tokenizer gives for the whole."""
-    whole = assert_every_chunking_agrees(PIECES, ids, places, skip=True)
-    assert whole == PIECES_TOKENIZER.decode(ids)
+    whole = assert_every_chunking_agrees(PIECES, ids, places, skip)
+    assert whole == PIECES_TOKENIZER.decode(ids, skip_special_tokens=skip)
+
+
+def test_single_control_tokens_can_be_shown() -> None:
+    """Those that a splitter has to see; the others stay hidden, in every kind of vocabulary."""
+    assert T256.control_tokens(frozenset({"<|im_end|>", "a", "<|nothing|>"})) == {IM_END: "<|im_end|>"}
+    detokenizer = T256.detokenizer(True, frozenset({IM_END}))
+    assert detokenizer.push([IM_START, 0x61, IM_END]) == "a<|im_end|>"
+    assert T256.detokenizer(True).push([IM_START, 0x61, IM_END]) == "a"
+    assert PIECES.control_tokens(frozenset({"<s>"})) == {BOS: "<s>"}
+    assert PIECES.detokenizer(True, frozenset({BOS})).push([word("a"), BOS, word("x")]) == "a<s>x"
+    assert PIECES.detokenizer(True).push([word("a"), BOS, word("x")]) == "ax"
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schemas.journal import Alternative, TokenLogprob
 from schemas.result import ResultLogprob, Usage
 from schemas.ticket import AnswerSpec, EngineSampling
+from stages.postprocess.calls import call_id
 from tests.t256 import IM_END
 from tests.unit.postprocess.world import World
 
@@ -42,6 +43,8 @@ class Told:
     reason: str | int | None
     usage: Usage | None
     logprobs: list[ResultLogprob]
+    reasoning: str
+    calls: dict[str, tuple[str, str]]
 
 
 async def told(written: Written, cuts: Sequence[int] = (), *, takeover: bool = False, bite: int = 3) -> Told:
@@ -88,7 +91,8 @@ def _told(world: World) -> Told:
     results = world.results.of("acme.r1")
     (terminal,) = [result for result in results if result.terminal]
     entries = [entry for result in results for entry in result.logprobs or ()]
-    return Told(seen.text, seen.ids, seen.finish, terminal.stop_reason, terminal.usage, entries)
+    ended = (seen.finish, terminal.stop_reason, terminal.usage)
+    return Told(seen.text, seen.ids, *ended, entries, seen.reasoning, seen.calls)
 
 
 def plain(text: str, **sampling: object) -> Written:
@@ -97,6 +101,8 @@ def plain(text: str, **sampling: object) -> Written:
 
 
 STOP = AnswerSpec(stop=["END"])
+SPLIT = AnswerSpec(reasoning="qwen3", tools="hermes", stop=["END"])
+CALL = b'<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>'
 
 WRITTEN = {
     "text": plain("a plain answer"),
@@ -120,6 +126,8 @@ WRITTEN = {
         [*b"abc", 33], EngineSampling(max_tokens=9, stop_token_ids=[33], logprobs=1), AnswerSpec(), "stop", 33
     ),
     "eos": Written([*b"abc", IM_END], EngineSampling(max_tokens=9, logprobs=0), AnswerSpec(), "stop", IM_END),
+    "thoughts": Written(list(b"<think>END</think>b END c"), EngineSampling(max_tokens=99, logprobs=0), SPLIT),
+    "a tool call": Written([*CALL, IM_END], EngineSampling(max_tokens=99), SPLIT, "stop", IM_END),
     "an ignored eos": Written(
         [*b"ab", IM_END, *b"cd"], EngineSampling(max_tokens=5, ignore_eos=True, logprobs=0), AnswerSpec()
     ),
@@ -132,7 +140,7 @@ async def test_one_seam_anywhere(name: str, takeover: bool) -> None:
     """Text, ids, finish, stop reason, usage and logprobs are those without a seam, at every place, both ends too."""
     written = WRITTEN[name]
     undisturbed = await told(written)
-    for cut in range(len(written.ids) + 1):
+    for cut in range(0, len(written.ids) + 1, 1 if len(written.ids) < 40 else 4):
         for bite in (1, 3):
             assert await told(written, [cut], takeover=takeover, bite=bite) == undisturbed, f"seam at {cut}"
 
@@ -153,6 +161,14 @@ async def test_a_stop_string_over_the_seam() -> None:
     assert (found.text, found.finish, found.reason) == ("abc ", "stop", "END")
     assert found.usage is not None
     assert found.usage.completion_tokens == 7
+
+
+async def test_thoughts_and_a_call_over_the_seam() -> None:
+    """A14: a stop string in the thoughts is none; a call is told under one id, by whichever owner."""
+    found = await told(WRITTEN["thoughts"], [3, 9], takeover=True, bite=1)
+    assert (found.reasoning, found.text, found.reason) == ("END", "b ", "END")
+    found = await told(WRITTEN["a tool call"], [20, 40], takeover=True, bite=1)
+    assert (found.calls, found.finish) == ({call_id(("acme.r1", 0), 0): ("f", '{"a":1}')}, "tool_calls")
 
 
 async def test_min_tokens_count_from_the_first_attempt_on() -> None:

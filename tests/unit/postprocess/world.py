@@ -225,7 +225,11 @@ class World:
             chunk = assembly.push(result)
             if chunk is not None:
                 seen.text += chunk.text
+                seen.reasoning += chunk.reasoning
                 seen.ids += chunk.ids
+                for call in chunk.tool_calls or ():
+                    before = seen.calls.get(call.id, (call.name, ""))[1]
+                    seen.calls[call.id] = (call.name, before + call.arguments)
                 seen.finish = chunk.finish
         return seen
 
@@ -253,8 +257,10 @@ class Outcome:
 
 @dataclass
 class Assembled:
-    """A client's answer."""
+    """A client's answer; `calls` are names and arguments by their ids."""
 
     text: str = ""
     ids: list[int] = field(default_factory=list[int])
     finish: str = ""
+    reasoning: str = ""
+    calls: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
