@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from schemas.faults import Fault
+from schemas.ticket import EngineSampling
 from stages.inference.engine import EngineFacts, EngineRequest
 
 
@@ -57,12 +58,17 @@ def fault_of(request: EngineRequest, facts: EngineFacts) -> Fault | None:
     if len(request.prompt) >= facts.context_length:
         text = f"the prompt has {len(request.prompt)} tokens, the context of this model {facts.context_length}"
         return Fault("context_length_exceeded", text, "prompt")
-    sampling = request.sampling
-    named = [*(sampling.stop_token_ids or ()), *(sampling.logit_bias or ())]
+    return _fault_of_sampling(request.sampling, facts)
+
+
+def _fault_of_sampling(sampling: EngineSampling, facts: EngineFacts) -> Fault | None:
+    named = [*(sampling.stop_token_ids or ()), *(sampling.logit_bias or ()), *(sampling.allowed_token_ids or ())]
     if (wrong := _outside(named, facts.vocab_size)) is not None:
-        return Fault(
-            "invalid_request", f"token id {wrong} lies outside the vocabulary of {facts.vocab_size}", "sampling"
-        )
+        reason = f"token id {wrong} lies outside the vocabulary of {facts.vocab_size}"
+        return Fault("invalid_request", reason, "sampling")
+    if sampling.structured is not None and not facts.structured:
+        reason = "this worker's engine holds no answer to a grammar"
+        return Fault("unsupported", reason, sampling.structured.param)
     if sampling.max_tokens < 1:
         return Fault("invalid_request", f"{sampling.max_tokens} is no number of tokens", "sampling.max_tokens")
     return None

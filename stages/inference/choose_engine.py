@@ -57,6 +57,7 @@ def engine_options(settings: InferenceSettings) -> dict[str, Any]:
 
 
 def _simulated(settings: InferenceSettings) -> ServedModel:
+    from stages.inference.echo_model import echo_model
     from stages.inference.simulated import SimulatedEngine, SimulatedOptions
     from stages.inference.simulated_model import simulated_model
 
@@ -69,12 +70,14 @@ def _simulated(settings: InferenceSettings) -> ServedModel:
         decode_s=settings.simulated_decode_us / 1e6,
         prefill_s=settings.simulated_prefill_us / 1e6,
         eos_probability=settings.simulated_eos,
+        echo=settings.simulated_echo,
         hang=settings.simulated_hang,
         death=settings.simulated_death,
         poison=settings.simulated_poison,
     )
     name = settings.served_name or settings.model or "simulated"
-    return ServedModel(SimulatedEngine(options), "simulated", name, simulated_model().files())
+    model = echo_model() if options.echo else simulated_model()
+    return ServedModel(SimulatedEngine(options), "simulated", name, model.files())
 
 
 def _vllm(settings: InferenceSettings) -> ServedModel:
@@ -122,6 +125,7 @@ def _vllm_engine(
         revision=settings.revision,
         trust_remote_code=settings.trust_remote_code,
         slots=settings.slots,
+        structured=settings.structured,
         weights_dtype=weights_dtype(files),
         own_process=own,
         options=options,

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from schemas.faults import Fault
 from schemas.journal import TokenLogprob
 from schemas.ticket import EngineSampling
 
@@ -32,6 +33,7 @@ class EngineFacts:
 
     `slots` sequences run at once, `kv_tokens` is the capacity of the KV cache in blocks of `block_size`, one step
     processes up to `step_tokens`. `details` are worth a line in the log: precision, threads, seconds of start.
+    `structured`: it can hold answers to a grammar.
     """
 
     vocab_size: int
@@ -41,6 +43,7 @@ class EngineFacts:
     block_size: int
     step_tokens: int
     details: dict[str, str] = field(default_factory=dict[str, str])
+    structured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class EngineRequest:
     sampling: EngineSampling
     generated: list[int] = field(default_factory=list[int])
     cache_salt: str = ""
+    priority: int = 0
 
     @property
     def context(self) -> list[int]:
@@ -65,9 +69,8 @@ class EngineRequest:
     def remaining(self) -> EngineSampling:
         """The sampling of what is still to come: both limits less what was generated, a seed of its own.
 
-        All else holds for the whole answer. Penalties count `generated` as output: an engine that would not know sees
-        to it (`resumption.py`). Whoever adds guided decoding has to lead the grammar through `generated`, or to
-        refuse such a request with a fault that says so.
+        All else holds for the whole answer. Penalties count `generated` as output, and a grammar has to be led through
+        it: an engine that would not know sees to it (`resumption.py`).
         """
         done = len(self.generated)
         if not done:
@@ -97,8 +100,9 @@ class Advance:
     """What one step brought to one request.
 
     `finish` is empty while it runs, then `stop` (`stop_id` ended it and is the last of `ids`) or `length`; `error`
-    says why it will never finish. `cached_tokens` of the prompt were in the prefix cache (known with the first
-    ids); `scheduled_at` is when it left the engine's queue (monotonic seconds, 0 where the engine does not say).
+    says why it will never finish, `fault` too where that is for the client. `cached_tokens` of the prompt were in the
+    prefix cache (known with the first ids); `scheduled_at` is when it left the engine's queue (monotonic seconds, 0
+    where the engine does not say).
     """
 
     id: str
@@ -109,6 +113,7 @@ class Advance:
     error: str = ""
     cached_tokens: int = 0
     scheduled_at: float = 0.0
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def set_environment(hardware: Hardware, environ: MutableMapping[str, str] = os.e
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+        "VLLM_XGRAMMAR_CACHE_MB": "128",  # four times as much by default
     }
     if hardware.kind == "cpu":
         wanted |= {

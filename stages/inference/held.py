@@ -82,4 +82,5 @@ def request_of(item: GrantItem) -> EngineRequest:
         sampling=ticket.sampling,
         generated=unpack_ids(item.ids),
         cache_salt=ticket.cache_salt,
+        priority=ticket.priority,
     )

@@ -2,13 +2,14 @@
 
 import json
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from schemas.model import ARTIFACTS, ModelCard, slug
 from schemas.ticket import EngineSampling
 from stages.inference.engine import EngineFacts, EngineMisconfigured
+from stages.inference.families import reasoning_family, tool_family
 from stages.inference.hub import hub_files
 
 CONFIG = "config.json"
@@ -62,9 +63,19 @@ def default_sampling(files: Mapping[str, bytes]) -> EngineSampling:
 
 
 def model_card(
-    name: str, facts: EngineFacts, files: Mapping[str, bytes], engine: str, aliases: Iterable[str] = ()
+    name: str,
+    facts: EngineFacts,
+    files: Mapping[str, bytes],
+    engine: str,
+    aliases: Iterable[str] = (),
+    *,
+    reasoning_parser: str = "auto",
+    tool_parser: str = "auto",
 ) -> ModelCard:
-    """The card of a model that is being served; its artifacts are filled in where they are stored."""
+    """The card of a model that is being served; its artifacts are filled in where they are stored.
+
+    The parsers are names of `schemas.families`, `none`, or `auto`: told from the files.
+    """
     return ModelCard(
         slug=slug(name),
         name=name,
@@ -74,7 +85,16 @@ def model_card(
         eos_ids=eos_ids(files),
         defaults=default_sampling(files),
         aliases=list(aliases),
+        reasoning_parser=_chosen(reasoning_parser, reasoning_family, files),
+        tool_parser=_chosen(tool_parser, tool_family, files),
+        structured=facts.structured,
     )
+
+
+def _chosen(name: str, family_of: Callable[[Mapping[str, bytes]], str], files: Mapping[str, bytes]) -> str:
+    if name == "none":
+        return ""
+    return family_of(files) if name == "auto" else name
 
 
 def artifacts(files: Mapping[str, bytes]) -> dict[str, bytes]:

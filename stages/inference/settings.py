@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from schemas.families import REASONING_FAMILIES, TOOL_FAMILIES
 from stages.settings import setting
 
 
@@ -25,6 +26,19 @@ class InferenceSettings:
     )
     engine_options: dict[str, str] = setting({}, "Options of vLLM by name (tensor_parallel_size=4), values in JSON.")
     engine_options_file: str = setting("", "Path of a JSON file with options of vLLM; engine_options go over it.")
+    structured: bool = setting(
+        True, "Whether answers can be held to a grammar; vLLM's core then loads the tokenizer too."
+    )
+    tool_parser: str = setting(
+        "auto",
+        "How the model writes tool calls; auto tells it from the chat template, none leaves them in the text.",
+        choices=("auto", "none", *TOOL_FAMILIES),
+    )
+    reasoning_parser: str = setting(
+        "auto",
+        "How the model writes thoughts; auto tells it from chat template and tokens, none leaves them in the text.",
+        choices=("auto", "none", *REASONING_FAMILIES),
+    )
     slots: int = setting(0, "Sequences that run at once; 0 lets the engine choose.", minimum=0, maximum=4096)
     output_reserve: int = setting(
         64, "Tokens of output for which KV cache must be free; at most what schedulers count.", minimum=0
@@ -41,6 +55,9 @@ class InferenceSettings:
     simulated_prefill_us: float = setting(0.0, "Microseconds more for each token of prefill.", minimum=0)
     simulated_eos: float = setting(
         0.0, "Chance that a simulated token ends the answer; 0: only max_tokens does.", minimum=0, maximum=1
+    )
+    simulated_echo: bool = setting(
+        False, "Whether a simulated answer is the last user message, letter by letter; the template then takes tools."
     )
     simulated_poison: int = setting(
         -1, "Fault injection: a step that takes in a prompt with this token id kills the process; -1: none.", minimum=-1

@@ -12,8 +12,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from schemas.journal import TokenLogprob
+from stages.inference.echo_model import echo_model
 from stages.inference.engine import Advance, EngineDead, EngineFacts, EngineLoad, EngineRequest, StepOutput
-from stages.inference.simulated_model import Sequence, simulated_model
+from stages.inference.simulated_model import GrowingAnswer, simulated_model
 
 CATCH_UP_S = 0.1
 """How far the engine may be behind its schedule and still make up for it."""
@@ -25,6 +26,10 @@ class SimulatedOptions:
 
     `poison`, `hang` and `death` are fault injection: a step that takes in a prompt with this token id kills the whole
     process, as a bug in a kernel does; or never ends; or ends the engine alone.
+
+    `echo`: an answer is the text of the last user message, or of a prompt that is no chat, token by token, then EOS: so
+    a test says what the model writes, tool calls, thoughts and all. It is held to no grammar: whoever asks for one has
+    to send an answer that fits. `--set inference.simulated_echo=true`; template and tokens are `EchoModel`'s.
     """
 
     slots: int = 64
@@ -36,6 +41,7 @@ class SimulatedOptions:
     decode_s: float = 0.0
     prefill_s: float = 0.0
     eos_probability: float = 0.0
+    echo: bool = False
     poison: int = -1
     hang: int = -1
     death: int = -1
@@ -46,7 +52,7 @@ class Running:
     """One sequence in the engine; `computed` counts the ids of its context whose KV exists."""
 
     request: EngineRequest
-    sequence: Sequence
+    sequence: GrowingAnswer
     max_tokens: int
     min_tokens: int
     stop_ids: frozenset[int]
@@ -61,7 +67,7 @@ class SimulatedEngine:
 
     def __init__(self, options: SimulatedOptions) -> None:
         self._options = options
-        self._model = simulated_model()
+        self._model = echo_model() if options.echo else simulated_model()
         self._waiting: deque[Running] = deque()
         self._running: dict[str, Running] = {}
         self._wake = asyncio.Event()
@@ -78,6 +84,7 @@ class SimulatedEngine:
             block_size=options.block_size,
             step_tokens=options.step_tokens,
             details={"engine": "simulated", "step_s": f"{options.step_s:g}"},
+            structured=options.echo,
         )
 
     def add(self, request: EngineRequest) -> None:
@@ -85,7 +92,7 @@ class SimulatedEngine:
         stops = set(sampling.stop_token_ids or ())
         if not sampling.ignore_eos:
             stops.add(self._model.eos)
-        sequence = Sequence(self._model, request.prompt, request.generated)
+        sequence = self._model.sequence(request.prompt, request.generated)
         length = len(request.prompt) + len(request.generated)
         self._waiting.append(
             Running(request, sequence, sampling.max_tokens, sampling.min_tokens, frozenset(stops), length)

@@ -9,7 +9,7 @@ import hashlib
 import json
 from array import array
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from schemas.journal import Alternative, TokenLogprob
 
@@ -38,16 +38,30 @@ PIECES = ("😀", "😂", "🌊", "🚀", "é", "ü", "č", "你", "好", "€")
 """Characters of two to four bytes; each is generated as two tokens, the first of them no character by itself."""
 
 
-class SimulatedModel:
-    """Vocabulary, tokenizer files and the next id of any sequence."""
+class GrowingAnswer(Protocol):
+    """One sequence of a simulated model."""
 
-    def __init__(self) -> None:
+    def advance(self, eos_probability: float, logprobs: int | None) -> tuple[int, TokenLogprob | None]:
+        """The next id and, where `logprobs` is a number, its logprob with as many alternatives."""
+        ...
+
+
+class SimulatedModel:
+    """Vocabulary, tokenizer files and the next id of any sequence. `more_tokens` are added behind `SPECIAL`."""
+
+    def __init__(self, chat_template: str = CHAT_TEMPLATE, more_tokens: tuple[str, ...] = ()) -> None:
         self.vocabulary, self.merges = _vocabulary()
         self.special = {text: len(self.vocabulary) + index for index, text in enumerate(SPECIAL)}
-        self.vocab_size = len(self.vocabulary) + len(self.special)
+        self.vocab_size = len(self.vocabulary) + len(self.special) + len(more_tokens)
+        self._chat_template = chat_template
+        self._more_tokens = more_tokens
         self.marker = self.vocabulary[MARKER]
         self.eos = self.special[EOS]
         self._openings, self._continuations = self._transitions()
+
+    def sequence(self, prompt: list[int], generated: list[int]) -> GrowingAnswer:
+        """The answer to `prompt`, from behind what was generated of it."""
+        return Sequence(self, prompt, generated)
 
     def next_id(self, prompt: list[int], ids: list[int], eos_probability: float = 0.0) -> int:
         """The id after `prompt` and the generated `ids`: a pure function of both.
@@ -83,17 +97,18 @@ class SimulatedModel:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in SPECIAL])
+        tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in self._more_tokens])
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOS, "clean_up_tokenization_spaces": False}
         return {
             "tokenizer.json": tokenizer.to_str().encode(),
             "tokenizer_config.json": json.dumps(config).encode(),
-            "chat_template.jinja": CHAT_TEMPLATE.encode(),
+            "chat_template.jinja": self._chat_template.encode(),
             "generation_config.json": json.dumps({"eos_token_id": self.eos}).encode(),
         }
 
     def _transitions(self) -> tuple[list[int], dict[int, list[int]]]:
         """The ids that a word or a character may begin with, and what may follow half a character."""
-        words = [self.vocabulary[_spelled(f" {word}")] for word in WORDS]
+        words = [self.vocabulary[in_symbols(f" {word}")] for word in WORDS]
         endings = [self.vocabulary[ending] for ending in ENDINGS]
         halves: dict[int, list[int]] = {}
         for piece in PIECES:
@@ -135,7 +150,7 @@ def _vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
     vocabulary = {symbol: byte for byte, symbol in enumerate(_byte_symbols())}
     merges: dict[tuple[str, str], None] = {}
     for word in WORDS:
-        spelled = _spelled(f" {word}")
+        spelled = in_symbols(f" {word}")
         for end in range(2, len(spelled) + 1):
             vocabulary.setdefault(spelled[:end], len(vocabulary))
             merges[(spelled[: end - 1], spelled[end - 1])] = None
@@ -148,12 +163,12 @@ def _vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
 
 def _halves(piece: str) -> tuple[str, str]:
     """A character's bytes in two tokens: one byte and the rest, or, with four bytes, two and two."""
-    spelled = _spelled(piece)
+    spelled = in_symbols(piece)
     middle = 2 if len(spelled) == 4 else 1
     return spelled[:middle], spelled[middle:]
 
 
-def _spelled(text: str) -> str:
+def in_symbols(text: str) -> str:
     """`text` in the alphabet of byte-level vocabularies."""
     symbols = _byte_symbols()
     return "".join(symbols[byte] for byte in text.encode())

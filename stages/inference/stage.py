@@ -138,7 +138,16 @@ class InferenceStage:
         raise error
 
     async def _announce_model(self) -> None:
-        card = model_card(self._model.name, self._facts, self._model.files, self._model.kind, self._settings.aliases)
+        card = model_card(
+            self._model.name,
+            self._facts,
+            self._model.files,
+            self._model.kind,
+            self._settings.aliases,
+            reasoning_parser=self._settings.reasoning_parser,
+            tool_parser=self._settings.tool_parser,
+        )
+        log.info("inference.model", reasoning_parser=card.reasoning_parser, tool_parser=card.tool_parser)
         await Registry(self._connection).publish_model(card, artifacts(self._model.files))
 
     async def _subscribe(self) -> None:

@@ -28,11 +28,15 @@ from stages.inference.vllm_options import (
     VllmOptions,
     counts_earlier_ids,
     engine_arguments,
+    holds_grammars,
     vllm_config,
 )
 
 CPU_STEP_S = 0.2
 """What a step of prefill on a CPU should take: twice that is too much, half a second the limit."""
+
+GRAMMAR_PAUSE_S = 0.001
+"""Between two looks at whether a grammar is compiled, where all that is there waits for one."""
 
 ONE_TOKEN = EngineSampling(max_tokens=1, temperature=0.0, ignore_eos=True)
 
@@ -84,7 +88,9 @@ class VllmCore:
     def step(self) -> StepOutput:
         begin = time.monotonic()
         outputs = self._client.get_output()
-        if self._budget is not None:
+        if not (self._scheduler.running or outputs.outputs):
+            time.sleep(GRAMMAR_PAUSE_S)
+        elif self._budget is not None:
             prefilling = any(one.num_computed_tokens < one.num_prompt_tokens for one in self._scheduler.running)
             self._budget.stepped(time.monotonic() - begin, prefilling)
             self._scheduler.max_num_scheduled_tokens = self._budget.tokens
@@ -217,6 +223,7 @@ def _facts(config: Any, step_tokens: int, times: Mapping[str, float]) -> EngineF
         block_size=cache.block_size,
         step_tokens=int(step_tokens),
         details={"dtype": str(model.dtype).removeprefix("torch."), **details},
+        structured=holds_grammars(config),
     )
 
 

@@ -4,15 +4,18 @@
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 # (vLLM types its engine only in part, and is not installed everywhere)
 
+import json
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from schemas.faults import Fault, FaultCode
 from schemas.journal import Alternative, TokenLogprob
+from schemas.ticket import Structured
 from stages.inference.engine import Advance, EngineLoad, EngineRequest, StepOutput
-from stages.inference.resumption import with_resumption
+from stages.inference.resumption import refusal_of, with_grammar_start, with_resumption
 
 LOWEST_LOGPROB = -9999.0
 SCHEDULED = 2
@@ -25,8 +28,12 @@ def core_request(request: EngineRequest, eos_ids: list[int], counts_earlier: boo
     from vllm.v1.engine import EngineCoreRequest
 
     sampling = msgspec.structs.asdict(request.remaining())  # our fields have vLLM's names and meanings
+    structured = sampling.pop("structured")
     if counts_earlier:
         sampling = with_resumption(sampling, request)
+    if structured is not None:
+        sampling = with_grammar_start(sampling, request, structured)
+        sampling["structured_outputs"] = _structured(structured)
     params = SamplingParams(**sampling, detokenize=False, output_kind=RequestOutputKind.DELTA)
     # Without this no EOS ever ends anything: it is vLLM's front end that knows them, and we have none.
     params.update_from_generation_config({"eos_token_id": eos_ids}, eos_ids[0] if eos_ids else None)
@@ -40,7 +47,19 @@ def core_request(request: EngineRequest, eos_ids: list[int], counts_earlier: boo
         lora_request=None,
         cache_salt=request.cache_salt or None,
         data_parallel_rank=None,
+        priority=request.priority,
     )
+
+
+def _structured(wanted: Structured) -> Any:
+    """vLLM's form of it. Choices become a grammar here: vLLM's front end does that, and we have none."""
+    from vllm.sampling_params import StructuredOutputsParams
+    from vllm.v1.structured_output.utils import choice_as_grammar
+
+    if wanted.kind == "choice":
+        return StructuredOutputsParams(grammar=choice_as_grammar(json.loads(wanted.value)))
+    constraint: dict[str, Any] = {wanted.kind: True if wanted.kind == "json_object" else wanted.value}
+    return StructuredOutputsParams(**constraint)
 
 
 class OutputReader:
@@ -48,14 +67,19 @@ class OutputReader:
 
     def __init__(self) -> None:
         self._alternatives: dict[str, int] = {}
+        self._grammars: dict[str, str] = {}
 
     def expect(self, request: EngineRequest) -> None:
-        if request.sampling.logprobs is not None:
-            self._alternatives[request.id] = request.sampling.logprobs
+        sampling = request.sampling
+        if sampling.logprobs is not None:
+            self._alternatives[request.id] = sampling.logprobs
+        if sampling.structured is not None:
+            self._grammars[request.id] = sampling.structured.param
 
     def forget(self, ids: Iterable[str]) -> None:
         for request_id in ids:
             self._alternatives.pop(request_id, None)
+            self._grammars.pop(request_id, None)
 
     def step_output(self, outputs: Any) -> StepOutput:
         """One `EngineCoreOutputs`: what a step brought to all requests."""
@@ -64,9 +88,24 @@ class OutputReader:
         if stats is not None:
             waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
             load = EngineLoad(stats.num_running_reqs, waiting, stats.kv_cache_usage)
-        advances = [_advance(output, self._alternatives.get(output.request_id, 0)) for output in outputs.outputs]
+        advances = [self._advance(output) for output in outputs.outputs]
         self.forget(advance.id for advance in advances if advance.finish or advance.error)
         return StepOutput(advances, load, 0.0)
+
+    def _advance(self, output: Any) -> Advance:
+        advance = _advance(output, self._alternatives.get(output.request_id, 0))
+        if advance.error and output.request_id in self._grammars:
+            advance.fault = _grammar_fault(output, self._grammars[output.request_id])
+        return advance
+
+
+def _grammar_fault(output: Any, param: str) -> Fault | None:
+    """Why an answer that is held to a grammar ended in an error: its own, mostly."""
+    refused = refusal_of(output.stop_reason)
+    if refused is None:
+        return None
+    code, reason = refused
+    return Fault(cast("FaultCode", code), reason, param if code == "invalid_request" else "")
 
 
 def _advance(output: Any, alternatives: int) -> Advance:

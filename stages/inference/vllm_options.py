@@ -29,6 +29,7 @@ class VllmOptions:
     revision: str = ""
     trust_remote_code: bool = False
     slots: int = 0
+    structured: bool = True
     weights_dtype: str = ""
     own_process: bool = False
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
@@ -40,7 +41,7 @@ def engine_arguments(wanted: VllmOptions, hardware: Hardware) -> dict[str, Any]:
         "model": wanted.model,
         "revision": wanted.revision or None,
         "trust_remote_code": wanted.trust_remote_code,
-        "skip_tokenizer_init": True,
+        "skip_tokenizer_init": not wanted.structured,  # only grammars need it
         "prefix_caching_hash_algo": "sha256_cbor",  # block hashes that CPU stages can compute as well
         "use_tqdm_on_load": False,
         "disable_log_stats": False,
@@ -80,7 +81,7 @@ def vllm_config(arguments: Mapping[str, Any]) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.usage.usage_lib import UsageContext
 
-    _quieten()
+    quieten()
     try:
         config = EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
     except Exception as error:
@@ -91,6 +92,10 @@ def vllm_config(arguments: Mapping[str, Any]) -> Any:
         # The last one: what others add comes first.
         others = config.model_config.logits_processors or ()
         config.model_config.logits_processors = [*others, processor_for(config)]
+    if holds_grammars(config):
+        from stages.inference.grammars import scheduler_for
+
+        config.scheduler_config.scheduler_cls = scheduler_for(config)
     return config
 
 
@@ -102,8 +107,26 @@ def counts_earlier_ids(config: Any) -> bool:
     return config.speculative_config is None and not config.model_config.return_sampling_mask
 
 
-def _quieten() -> None:
-    """Keeps what says nothing to a user out of the log."""
+_SAID = (
+    "Attempted to load weight",
+    "Failed to advance FSM",
+    "Unexpected: grammar",
+    "Using custom scheduler class",
+)
+
+
+def holds_grammars(config: Any) -> bool:
+    """Whether answers can be held to grammars, which stay right where they are resumed.
+
+    Not beside a scheduler of the user's own (ours does it), and not where a whole answer is made at once.
+    """
+    model, scheduler = config.model_config, config.scheduler_config.scheduler_cls
+    ours = scheduler is None or str(scheduler).startswith("stages.inference.")
+    return ours and not model.skip_tokenizer_init and not model.is_diffusion
+
+
+def quieten() -> None:
+    """Keeps what says nothing to a user, or what an answer says, out of this process's log."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     logging.getLogger("torch._library.triton").setLevel(logging.ERROR)
     for handler in logging.getLogger("vllm").handlers:
@@ -111,5 +134,8 @@ def _quieten() -> None:
 
 
 def _wanted_record(record: logging.LogRecord) -> bool:
-    """vLLM warns once for every tensor whose precision differs from the engine's: that is a choice, said once by us."""
-    return not str(record.msg).startswith("Attempted to load weight")
+    """vLLM warns once for every tensor whose precision differs from the engine's: that is a choice, said once by us.
+
+    So is its scheduler. Of a grammar that comes to an end it names the ids; the request's own fault says it.
+    """
+    return not str(record.msg).startswith(_SAID)

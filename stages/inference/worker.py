@@ -135,7 +135,7 @@ class Worker:
             if held is None or not held.running:
                 continue
             if advance.error:
-                self._end(held, Fault("internal", f"the engine gave up: {advance.error}"))
+                self._end(held, advance.fault or Fault("internal", f"the engine gave up: {advance.error}"))
             else:
                 self._note_ids(held, advance, now)
 

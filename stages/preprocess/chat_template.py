@@ -42,7 +42,9 @@ class TemplateError(ValueError):
 
 
 class ChatTemplate:
-    """One compiled template. `roles` are those that its text compares with; `takes_tools`: it looks at `tools`."""
+    """One compiled template. `roles` are those that its text compares with, `options` the variables that it looks at;
+    `takes_tools`: `tools` is among them.
+    """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         """Raises `TemplateError`."""
@@ -53,7 +55,8 @@ class ChatTemplate:
             _bounded(source)
         except jinja2.TemplateError as error:
             raise TemplateError(f"the chat template does not compile: {error}") from error
-        self.takes_tools = "tools" in variables
+        self.options = frozenset(variables)
+        self.takes_tools = "tools" in self.options
         compared = " ".join(_COMPARED_ROLES.findall(source))
         self.roles = frozenset(_QUOTED.findall(compared))
 
@@ -64,8 +67,12 @@ class ChatTemplate:
         options: Mapping[str, Any] | None = None,
         *,
         continue_final: bool = False,
+        open_turn: bool = True,
     ) -> str:
-        """The prompt's text. Raises `RequestFault` with the template's own reason where it refuses the messages."""
+        """The prompt's text; `open_turn`: it ends with the beginning of the assistant's turn.
+
+        Raises `RequestFault` with the template's own reason where it refuses the messages.
+        """
         _bounded(self.source)
         _bounds.until = time.monotonic() + RENDER_SECONDS
         try:
@@ -73,7 +80,7 @@ class ChatTemplate:
                 conversations=[messages],
                 tools=cast("Any", tools),
                 chat_template=self.source,
-                add_generation_prompt=not continue_final,
+                add_generation_prompt=open_turn and not continue_final,
                 continue_final_message=continue_final,
                 **self._special_tokens,
                 **(options or {}),
@@ -82,6 +89,8 @@ class ChatTemplate:
             raise RequestFault("invalid_request", _reason(error), "messages") from error
         except Exception as error:  # whatever a template's code raises is about the messages it was given
             raise RequestFault("invalid_request", _other_reason(error, continue_final), "messages") from error
+        finally:
+            _bounds.until = float("inf")  # a compiled template is everybody's: of this process, and of its tests
         return "".join(rendered)
 
 
@@ -126,10 +135,10 @@ class ChatTemplates:
         self.default = default
         self._with_tools = with_tools
 
-    def for_tools(self, tools: list[dict[str, Any]] | None) -> ChatTemplate:
-        """Raises `RequestFault` for tools where no template knows them."""
+    def for_tools(self, tools: list[dict[str, Any]] | None, *, must_know: bool = True) -> ChatTemplate:
+        """Raises `RequestFault` for tools that the model `must_know`, where no template does (F12)."""
         chosen = self._with_tools if tools and self._with_tools is not None else self.default
-        if tools and not chosen.takes_tools:
+        if tools and must_know and not chosen.takes_tools:
             raise RequestFault("unsupported", "the model's chat template knows no tools", "tools")
         return chosen
 

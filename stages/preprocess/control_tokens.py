@@ -8,6 +8,7 @@ as text; the alias ids then become the real ones.
 
 import re
 import secrets
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -41,7 +42,7 @@ class Marker:
 
 
 class ControlTokens:
-    """The control tokens of one model."""
+    """The control tokens of one model. Every alias is `secret` and one character more."""
 
     def __init__(self, added: Iterable[Added], templates: Iterable[str] = ()) -> None:
         source = "\0".join(templates)
@@ -49,8 +50,8 @@ class ControlTokens:
         self.ids = frozenset(token.id for token in self.tokens.values())
         self.marks = frozenset(_mark(text) for text in self.tokens)
         self._pattern = re.compile(_pattern(self.tokens), re.DOTALL) if self.tokens else None
-        secret = "".join(_alias_character() for _ in range(6))
-        self.aliases = {text: secret + chr(_ALIAS_FIRST + number) for number, text in enumerate(self.tokens)}
+        self.secret = "".join(_alias_character() for _ in range(6))
+        self.aliases = {text: self.secret + chr(_ALIAS_FIRST + number) for number, text in enumerate(self.tokens)}
 
     def find(self, text: str) -> Iterator[Marker]:
         """Every control token in `text`, leftmost first, the longest of several at one place."""
@@ -60,9 +61,15 @@ class ControlTokens:
 
     def as_aliases(self, text: str) -> str:
         """`text` with every control token in it replaced by its alias."""
-        if self._pattern is None:
+        if self._pattern is None or not any(mark in text for mark in self.marks):
             return text
-        return self._pattern.sub(lambda found: self.aliases[found[0]], text)
+        return self._pattern.sub(self._alias_of, text)
+
+    def _alias_of(self, found: re.Match[str]) -> str:
+        text = found[0]
+        if self.tokens[text].single_word and not _stands_alone(found):
+            return text
+        return self.aliases[text]
 
     def add_to(self, tokenizer: Tokenizer) -> dict[int, int]:
         """Adds the aliases to `tokenizer`. Returns alias id → real id."""
@@ -91,6 +98,20 @@ def is_control(token: Added, template_source: str) -> bool:
     return not wordlike and token.content in template_source
 
 
+def _stands_alone(found: re.Match[str]) -> bool:
+    """As `tokenizers` asks it of `single_word` tokens."""
+    before, after = found.string[max(found.start() - 1, 0) : found.start()], found.string[found.end() : found.end() + 1]
+    return not (_is_word(before) or _is_word(after))
+
+
+def _is_word(character: str) -> bool:
+    r"""As `\w` of Rust's regular expressions (https://docs.rs/regex/latest/regex/#perl-character-classes-unicode-friendly)."""
+    if not character:
+        return False
+    category = unicodedata.category(character)
+    return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or character in "\u200c\u200d"
+
+
 def _mark(text: str) -> str:
     """The character of a control token that users' text may not show: its first that is no letter or digit."""
     return next((character for character in text if not character.isalnum()), text[0])
@@ -103,7 +124,7 @@ def _alias_character() -> str:
 def _alias(token: Added, alias: str) -> AddedToken:
     return AddedToken(
         alias,
-        single_word=token.single_word,
+        single_word=False,  # `as_aliases` has looked at what is beside it
         lstrip=token.lstrip,
         rstrip=token.rstrip,
         normalized=False,

@@ -1,51 +1,62 @@
-"""Threads that prepare requests in batches: what waits when one gets free goes together. Large requests go apart."""
+"""Threads that work in batches: what waits when one gets free goes together. Large tasks go apart."""
 
 import asyncio
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, cast
 
-from stages.preprocess.preparation import Incoming, Outcome, Preparation
 from stages.preprocess.settings import PreprocessSettings
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    incoming: Incoming
-    answer: asyncio.Future[Outcome]
+class Sized(Protocol):
+    """What comes as bytes, by which it is weighed."""
+
+    @property
+    def data(self) -> bytes: ...
 
 
-_Batch = list[_Waiting]
+Task = TypeVar("Task", bound=Sized)
+Answer = TypeVar("Answer")
 
 
-class Lane:
-    """Threads for one kind of request. A batch holds at most `requests` and `size` bytes, but at least one request.
+@dataclass(frozen=True)
+class _Waiting(Generic[Task, Answer]):
+    task: Task
+    answer: asyncio.Future[Answer]
 
-    The threads are daemons: one that is stuck does not keep the process from ending.
+
+class Lane(Generic[Task, Answer]):
+    """Threads for one kind of task. A batch holds at most `tasks` and `size` bytes, but at least one task.
+
+    `work` has one answer for each task of a batch; an error that it raises is that of all of them. The threads are
+    daemons: one that is stuck does not keep the process from ending.
     """
 
-    def __init__(self, preparation: Preparation, name: str, *, threads: int, requests: int, size: int) -> None:
-        self._preparation = preparation
-        self._requests = requests
+    def __init__(
+        self, work: Callable[[list[Task]], Sequence[Answer]], name: str, *, threads: int, tasks: int, size: int
+    ) -> None:
+        self._work = work
+        self._tasks = tasks
         self._size = size
         self._free = threads
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiting[Task, Answer]] = deque()
         self._running: dict[int, float] = {}
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads = [
-            threading.Thread(target=_work, args=(self._jobs,), name=f"preprocess {name}", daemon=True)
+            threading.Thread(target=_do, args=(self._jobs,), name=f"preprocess {name}", daemon=True)
             for _ in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
-    async def prepare(self, incoming: Incoming) -> Outcome:
-        """The outcome for one request."""
+    async def do(self, task: Task) -> Answer:
+        """The answer to one task. Raises `RuntimeError` where there is none."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(incoming, loop.create_future())
+        waiting = _Waiting(task, cast("asyncio.Future[Answer]", loop.create_future()))
         self._waiting.append(waiting)
         if self._free:
             loop.call_soon(self._start)  # what else comes in this turn of the loop joins the batch
@@ -66,46 +77,58 @@ class Lane:
             self._running[id(batch)] = time.monotonic()
             self._jobs.put(self._job(batch, asyncio.get_running_loop()))
 
-    def _next_batch(self) -> _Batch:
-        batch: _Batch = []
+    def _next_batch(self) -> list[_Waiting[Task, Answer]]:
+        batch: list[_Waiting[Task, Answer]] = []
         size = 0
-        while self._waiting and len(batch) < self._requests:
-            size += len(self._waiting[0].incoming.data)
+        while self._waiting and len(batch) < self._tasks:
+            size += len(self._waiting[0].task.data)
             if batch and size > self._size:
                 break
-            batch.append(self._waiting.popleft())
+            waiting = self._waiting.popleft()
+            if not waiting.answer.done():  # nobody waits for it any more
+                batch.append(waiting)
         return batch
 
-    def _job(self, batch: _Batch, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    def _job(self, batch: list[_Waiting[Task, Answer]], loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
         def job() -> None:
-            outcomes = self._preparation.prepare([each.incoming for each in batch])
+            answers: Sequence[Answer] | BaseException
+            try:
+                answers = self._work([each.task for each in batch])
+            except BaseException as error:  # noqa: BLE001 — without an answer everybody would wait for ever
+                answers = error
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._done, batch, outcomes)
+                loop.call_soon_threadsafe(self._done, batch, answers)
 
         return job
 
-    def _done(self, batch: _Batch, outcomes: list[Outcome]) -> None:
+    def _done(self, batch: list[_Waiting[Task, Answer]], answers: Sequence[Answer] | BaseException) -> None:
         self._free += 1
         del self._running[id(batch)]
         self._start()
-        for each, outcome in zip(batch, outcomes, strict=True):
-            if not each.answer.done():
-                each.answer.set_result(outcome)
+        for index, each in enumerate(batch):
+            if each.answer.done():
+                continue
+            if isinstance(answers, BaseException):
+                each.answer.set_exception(RuntimeError(f"{type(answers).__name__}: {answers}"))
+            else:
+                each.answer.set_result(answers[index])
 
 
-class Lanes:
-    """The lane of small requests, one thread, and that of large ones."""
+class Lanes(Generic[Task, Answer]):
+    """The lane of small tasks, one thread, and that of large ones."""
 
-    def __init__(self, preparation: Preparation, settings: PreprocessSettings) -> None:
+    def __init__(
+        self, work: Callable[[list[Task]], Sequence[Answer]], settings: PreprocessSettings, name: str = ""
+    ) -> None:
         self._large_bytes = settings.large_request_bytes
         size = settings.batch_bytes
-        self._small = Lane(preparation, "small", threads=1, requests=settings.batch_requests, size=size)
-        self._large = Lane(preparation, "large", threads=settings.large_threads, requests=4, size=size)
+        self._small = Lane(work, f"small {name}".strip(), threads=1, tasks=settings.batch_requests, size=size)
+        self._large = Lane(work, f"large {name}".strip(), threads=settings.large_threads, tasks=4, size=size)
 
-    async def prepare(self, incoming: Incoming) -> Outcome:
-        """The outcome for one request. Any number may wait at once."""
-        large = len(incoming.data) > self._large_bytes
-        return await (self._large if large else self._small).prepare(incoming)
+    async def do(self, task: Task) -> Answer:
+        """The answer to one task. Any number may wait at once. Raises `RuntimeError` where there is none."""
+        large = len(task.data) > self._large_bytes
+        return await (self._large if large else self._small).do(task)
 
     def running_s(self) -> float:
         """How long the oldest batch of all has been in its thread."""
@@ -117,6 +140,6 @@ class Lanes:
         self._large.close()
 
 
-def _work(jobs: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
+def _do(jobs: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
     while (job := jobs.get()) is not None:
         job()

@@ -10,10 +10,11 @@ from schemas.codec import Encoding
 from schemas.faults import Fault, RequestFault
 from schemas.request import MAX_DEADLINE_S, Envelope, Request
 from schemas.ticket import AnswerSpec, EngineSampling
-from stages.preprocess.model import LoadedModel
+from stages.preprocess.answer_form import PLAIN, AnswerForm, answer_form, answer_spec, grammar
+from stages.preprocess.model import LoadedModel, Prompt
 from stages.preprocess.reading import UnanswerableError, UnreadableError, read
 from stages.preprocess.sampling import resolve, too_long
-from stages.preprocess.tokenizer import OverlongError, Text, packed
+from stages.preprocess.tokenizer import OverlongError, packed
 from stages.preprocess.validation import MAX_CHOICES, validate, with_deadline
 
 log = structlog.get_logger()
@@ -71,7 +72,8 @@ class _Item:
     request: Request | None = None
     encoding: Encoding = "msgpack"
     model: LoadedModel | None = None
-    text: Text | None = None
+    form: AnswerForm = PLAIN
+    prompt: Prompt | None = None
     outcome: Outcome | None = None
 
 
@@ -88,9 +90,9 @@ class Preparation:
         items = [_Item(incoming) for incoming in batch]
         for item in items:
             self._guarded(item, self._read_and_render)
-        for model in {id(item.model): item.model for item in items if item.text is not None}.values():
+        for model in {id(item.model): item.model for item in items if item.prompt is not None}.values():
             if model is not None:
-                _encode([item for item in items if item.model is model and item.text is not None], model)
+                _encode([item for item in items if item.model is model and item.prompt is not None], model)
         return [item.outcome or _refusal(item, RuntimeError("no outcome")) for item in items]
 
     def _guarded(self, item: _Item, step: Callable[[_Item], None]) -> None:
@@ -99,7 +101,7 @@ class Preparation:
         except UnanswerableError as error:
             item.outcome = Unanswerable(str(error))
         except UnreadableError as error:
-            item.outcome = Refused(error.envelope, error.encoding, _short(error.fault.fault))
+            item.outcome = Refused(error.envelope, error.encoding, short(error.fault.fault))
         except BaseException as error:  # noqa: BLE001 — a panic in the Rust code is no Exception
             item.outcome = _refusal(item, error)
 
@@ -110,7 +112,8 @@ class Preparation:
         self._refuse_in_vain(request, incoming)
         item.model = model = _model_for(request, incoming.model)
         validate(request, model.card, self.max_deadline_s)
-        item.text = model.text_of(request)
+        item.form = answer_form(request, model.card)
+        item.prompt = model.prompt_of(request, item.form)
         if isinstance(request.prompt, list):
             item.outcome = _ready(item, request.prompt)
 
@@ -158,7 +161,7 @@ def _encode(items: list[_Item], model: LoadedModel) -> None:
     """Sets the outcome of every item of this model."""
     if model.tokenizer is None:
         return
-    texts = [item.text for item in items if item.text is not None]
+    texts = [item.prompt.text for item in items if item.prompt is not None]
     for item, ids in zip(items, model.tokenizer.encode(texts), strict=True):
         try:
             item.outcome = _refusal(item, ids) if isinstance(ids, BaseException) else _ready(item, ids)
@@ -166,21 +169,19 @@ def _encode(items: list[_Item], model: LoadedModel) -> None:
             item.outcome = _refusal(item, error)
 
 
-def _ready(item: _Item, ids: list[int]) -> Ready:
+def _ready(item: _Item, ids: Sequence[int]) -> Ready:
     """Raises `RequestFault` where the prompt does not fit the context with its answer."""
     request, model = item.request, item.model
     assert request is not None
     assert model is not None
     if not ids:
         raise RequestFault("invalid_request", "has no tokens", _prompt_field(request))
-    sampling = resolve(request.sampling, model.card, len(ids), _prompt_field(request))
-    prompt = packed(ids, model.card.vocab_size)
-    return Ready(request, prompt, sampling, _answer(request, item.encoding))
-
-
-def _answer(request: Request, encoding: Encoding) -> AnswerSpec:
-    stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
-    return AnswerSpec(encoding=encoding, stop=stop, include_stop=request.include_stop)
+    thinking = item.prompt is not None and item.prompt.thinking
+    structured = grammar(item.form, model.tokenizer, thinking)
+    sampling = resolve(request.sampling, model.card, len(ids), _prompt_field(request), structured)
+    largest = model.tokenizer.largest_id if item.prompt is not None and model.tokenizer is not None else None
+    prompt = packed(ids, model.card.vocab_size, largest)
+    return Ready(request, prompt, sampling, answer_spec(request, item.form, item.encoding, thinking))
 
 
 def _prompt_field(request: Request) -> str:
@@ -198,7 +199,7 @@ def _refusal(item: _Item, error: BaseException) -> Outcome:
         tokens = f"more than {error.more_than}"
         error = too_long(item.model.card, tokens, request.sampling.max_tokens, _prompt_field(request))
     if isinstance(error, RequestFault):
-        fault = _short(error.fault)
+        fault = short(error.fault)
     else:
         log.error("preprocess.failed", request_id=f"{item.incoming.tenant}.{request.id}", exc_info=error)
         fault = INTERNAL
@@ -209,7 +210,7 @@ def _choices(request: Request) -> int:
     return request.n if 1 <= request.n <= MAX_CHOICES else 1
 
 
-def _short(fault: Fault) -> Fault:
+def short(fault: Fault) -> Fault:
     """A fault repeats what a request holds, which may be long or no Unicode."""
     return Fault(fault.code, _printable(fault.message, MAX_MESSAGE), _printable(fault.param, MAX_PARAM))
 

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -16,6 +16,9 @@ from stages.preprocess.validation import check_identity
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
+T = TypeVar("T")
+
+
 class UnanswerableError(Exception):
     """A message from which nobody can be told: no id or session that could stand in a subject."""
 
@@ -26,6 +29,15 @@ class UnreadableError(Exception):
     def __init__(self, envelope: Envelope, fault: RequestFault, encoding: Encoding) -> None:
         super().__init__(str(fault))
         self.envelope = envelope
+        self.fault = fault
+        self.encoding: Encoding = encoding
+
+
+class UnreadableAsError(Exception):
+    """A message that is not of the kind that was asked for; its sender can be told in `encoding`."""
+
+    def __init__(self, fault: RequestFault, encoding: Encoding) -> None:
+        super().__init__(str(fault))
         self.fault = fault
         self.encoding: Encoding = encoding
 
@@ -47,9 +59,28 @@ def read(data: bytes, content_type: str) -> tuple[Request, Encoding]:
     return request, encoding
 
 
+def read_as(kind: type[T], data: bytes, content_type: str) -> tuple[T, Encoding]:
+    """The message of type `kind` in `data`. Raises `UnreadableAsError`, and nothing else, whatever the bytes are."""
+    encoding = sniffed(data)
+    try:
+        encoding = encoding_of(content_type, data)
+        return decode(kind, data, encoding), encoding
+    except WireError as error:
+        raise UnreadableAsError(_fault_of(error, data, encoding), encoding) from error
+
+
+def _fault_of(error: WireError, data: bytes, encoding: Encoding) -> RequestFault:
+    """The fault that names the field as well as can be found out."""
+    if missing := _MISSING.search(error.reason):
+        path = f"{error.field}.{missing[1]}" if error.field else missing[1]
+        return RequestFault("invalid_request", "is missing", path)
+    named = None if error.field else _named_fault(data, encoding)
+    return named or RequestFault("invalid_request", error.reason, error.field)
+
+
 def _unreadable(data: bytes, encoding: Encoding, error: WireError) -> UnreadableError:
     """Raises `UnanswerableError` where even id and session cannot be read."""
-    envelope, fault = None, RequestFault("invalid_request", error.reason, error.field)
+    envelope = None
     try:
         envelope = decode(Envelope, data, encoding)
     except WireError:
@@ -57,12 +88,7 @@ def _unreadable(data: bytes, encoding: Encoding, error: WireError) -> Unreadable
     if envelope is None:
         raise UnanswerableError(f"no request: {error}") from error
     _identified(envelope.id, envelope.session)
-    if missing := _MISSING.search(error.reason):
-        path = f"{error.field}.{missing[1]}" if error.field else missing[1]
-        fault = RequestFault("invalid_request", "is missing", path)
-    elif not error.field:
-        fault = _named_fault(data, encoding) or fault
-    return UnreadableError(envelope, fault, encoding)
+    return UnreadableError(envelope, _fault_of(error, data, encoding), encoding)
 
 
 def _identified(identity: str, session: str) -> None:

@@ -1,12 +1,14 @@
 """What preprocess tells of a request: one line in the log, its times, one span."""
 
 import time
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from stages.preprocess.passage import Passage
 from stages.preprocess.preparation import Ready, Refused
-from stages.telemetry import INPUT_TOKENS, REQUEST_ID, REQUEST_MODEL, Attributes, Telemetry
+from stages.preprocess.segments import SegmentCache
+from stages.telemetry import INPUT_TOKENS, REQUEST_ID, REQUEST_MODEL, Attributes, Readings, Telemetry
 
 log = structlog.get_logger()
 
@@ -72,6 +74,18 @@ class Reporter:
             attributes={REQUEST_ID: passage.key(request_id), REQUEST_MODEL: passage.slug, **attributes},
             error=error,
         )
+
+
+def count_segments(telemetry: Telemetry, caches: Callable[[], Mapping[str, SegmentCache]]) -> None:
+    """Tokens found in the caches of the models (by slug), tokens that had to be encoded, and the caches' sizes."""
+
+    def readings(read: Callable[[SegmentCache], float]) -> Callable[[], Readings]:
+        return lambda: [(read(cache), {"model": slug}) for slug, cache in caches().items()]
+
+    found, missing = "Tokens of chats that were kept from before", "Tokens of chats that had to be encoded"
+    telemetry.counted("tokenizer_segment_hits", found, readings(lambda cache: cache.hits))
+    telemetry.counted("tokenizer_segment_misses", missing, readings(lambda cache: cache.misses))
+    telemetry.gauge("tokenizer_segment_bytes", "Memory of what is kept", readings(lambda cache: cache.size), "By")
 
 
 def prompt_tokens(ready: Ready) -> int:

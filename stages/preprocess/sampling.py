@@ -8,12 +8,13 @@ import msgspec
 from schemas.faults import RequestFault
 from schemas.model import ModelCard
 from schemas.request import Sampling
-from schemas.ticket import EngineSampling
+from schemas.ticket import EngineSampling, Structured
 
 MAX_LOGPROBS = 20
 MAX_STOP_IDS = 128
 MAX_BIASES = 1024
-"""The last two are the sizes of vLLM's tables: one request with more stops the engine for all."""
+MAX_ALLOWED_IDS = 1024
+"""The last three are the sizes of vLLM's tables: one request with more stops the engine for all."""
 
 _SEED_RANGE = 2**64
 _LEAST_SEED = -(2**63)
@@ -50,17 +51,22 @@ def check_sampling(sampling: Sampling, card: ModelCard) -> None:
     if sampling.top_p is not None:
         check_number(sampling.top_p, "sampling.top_p", 0.0, 1.0, above=True)
     _check_stop_ids(sampling.stop_token_ids or [], card.vocab_size)
+    _check_allowed_ids(sampling, card.vocab_size)
     _check_biases(sampling.logit_bias or {}, card.vocab_size)
 
 
-def resolve(sampling: Sampling, card: ModelCard, prompt_tokens: int, param: str) -> EngineSampling:
+def resolve(
+    sampling: Sampling, card: ModelCard, prompt_tokens: int, param: str, structured: Structured | None = None
+) -> EngineSampling:
     """The request's values over the model's; `max_tokens` fits the context. `param` is the prompt's field.
 
     Raises `RequestFault` where prompt and answer do not fit the context together.
     """
-    known = {name: _value(sampling, card.defaults, name) for name in EngineSampling.__struct_fields__}
+    names = EngineSampling.__struct_fields__
+    known = {name: _value(sampling, card.defaults, name) for name in names if name != "structured"}
     known["max_tokens"] = answer_tokens(sampling, card, prompt_tokens, param)
     known["min_tokens"] = sampling.min_tokens
+    known["structured"] = structured
     known["top_k"] = min(max(known["top_k"], 0), card.vocab_size)
     known["logit_bias"] = {int(token): bias for token, bias in (sampling.logit_bias or {}).items()} or None
     resolved = EngineSampling(**known)
@@ -112,6 +118,16 @@ def _check_stop_ids(ids: list[int], vocab_size: int) -> None:
         raise RequestFault("invalid_request", reason, "sampling.stop_token_ids")
     for index, token in enumerate(ids):
         check_number(token, f"sampling.stop_token_ids[{index}]", 0, vocab_size - 1)
+
+
+def _check_allowed_ids(sampling: Sampling, vocab_size: int) -> None:
+    ids, path = sampling.allowed_token_ids, "sampling.allowed_token_ids"
+    if ids is None:
+        return
+    if not 1 <= len(ids) <= MAX_ALLOWED_IDS:
+        raise RequestFault("invalid_request", f"{len(ids)} ids, 1 to {MAX_ALLOWED_IDS} are served", path)
+    for index, token in enumerate(ids):
+        check_number(token, f"{path}[{index}]", 0, vocab_size - 1)
 
 
 def _check_biases(biases: dict[str, float], vocab_size: int) -> None:

@@ -29,6 +29,15 @@ class PreprocessSettings:
         128, "Requests of one model and tenant that wait here while their tickets have no room.", minimum=1
     )
     parked_bytes: int = setting(16 * MIB, "Bytes of the same.", minimum=KIB)
+    segment_cache_bytes: int = setting(
+        64 * MIB,
+        "Memory for encoded pieces of chats, which come again with every turn, for each model; 0 keeps none.",
+        minimum=0,
+    )
+    tokenize_waiting: int = setting(
+        256, "Questions to the tokenizer service that one replica holds; beyond that it answers busy.", minimum=1
+    )
+    tokenize_bytes: int = setting(32 * MIB, "Bytes of the same.", minimum=KIB)
     model_patience_s: float = setting(
         5.0,
         "How long a request waits for its model's tokenizer to be loaded before it goes back.",

@@ -15,18 +15,21 @@ from broker.registry import Registry
 from broker.results import Filling, filling
 from broker.work_queue import WorkQueue
 from schemas.control import Cancel
+from schemas.faults import Fault
 from schemas.request import MAX_DEADLINE_S
 from stages.lifecycle import StageContext
 from stages.preprocess.ends import Ends
 from stages.preprocess.intake import Intake
 from stages.preprocess.isolation import Isolation
 from stages.preprocess.lanes import Lanes
+from stages.preprocess.model import LoadedModel
 from stages.preprocess.models import Models
 from stages.preprocess.parking import Parking
-from stages.preprocess.preparation import Preparation
-from stages.preprocess.reporting import Reporter
+from stages.preprocess.preparation import Incoming, Outcome, Preparation
+from stages.preprocess.reporting import Reporter, count_segments
 from stages.preprocess.room import ResultsRoom
 from stages.preprocess.settings import PreprocessSettings
+from stages.preprocess.tokenizer_service import TokenizerService
 
 log = structlog.get_logger()
 
@@ -56,9 +59,17 @@ class StuckError(Exception):
 class PreprocessStage:
     """A running replica."""
 
-    def __init__(self, context: StageContext, queue: WorkQueue, intake: Intake, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        context: StageContext,
+        queue: WorkQueue,
+        intake: Intake,
+        lanes: Lanes[Incoming, Outcome],
+        tokenizers: TokenizerService,
+    ) -> None:
         self._context = context
         self._lanes = lanes
+        self._tokenizers = tokenizers
         self._queue = queue
         self._intake = intake
         self._in_hand: set[asyncio.Task[None]] = set()
@@ -69,19 +80,22 @@ class PreprocessStage:
     ) -> "PreprocessStage":
         """Watches models and cancels, and puts everything together; `stack` ends it."""
         cancels, registry = Cancels(context.connection), Registry(context.connection)
-        models, isolation = Models(registry.files), Isolation(registry.files)
-        lanes = Lanes(Preparation(cancels.__contains__, _longest_s(context)), settings)
+        isolation = Isolation(registry.files)
+        models, tokenizers = _tokenizers(context, registry, settings)
+        preparation = Preparation(cancels.__contains__, _longest_s(context))
+        lanes: Lanes[Incoming, Outcome] = Lanes(preparation.prepare, settings)
         ends = Ends(JournalWriter(context.connection).append, context.instance)
         for part in (models, isolation, ends):
             stack.push_async_callback(part.close)
         stack.callback(lanes.close)
+        stack.callback(tokenizers.close)
         queue = _queue(context, settings)
         intake = Intake(
             queue=queue,
             stream=Publisher(context.connection),
             ends=ends,
             models=models,
-            prepare=lanes.prepare,
+            prepare=lanes.do,
             survives=isolation.survives,
             parking=_parking(context, settings),
             has_room=_room(context).has_room,
@@ -91,8 +105,9 @@ class PreprocessStage:
             max_payload=context.connection.max_payload,
             model_patience_s=settings.model_patience_s,
         )
+        await tokenizers.start()
         await _watch(cancels, registry, models, intake, stack)
-        return cls(context, queue, intake, lanes)
+        return cls(context, queue, intake, lanes, tokenizers)
 
     async def work(self) -> None:
         """Takes requests until the stage is told to stop; then what is in hand ends, or goes back."""
@@ -111,7 +126,7 @@ class PreprocessStage:
             watching.cancel()
             stopping.cancel()
             self._context.set_ready(False)
-            await self._drain(grace_s)
+            await asyncio.gather(self._tokenizers.stop(grace_s), self._drain(grace_s))
             await asyncio.gather(pulling, return_exceptions=True)
 
     async def _pull(self) -> None:
@@ -123,7 +138,7 @@ class PreprocessStage:
 
     async def _watch_itself(self) -> None:
         """Tells readiness. Raises `StuckError`: what is in hand would be kept alive for ever by a stuck process."""
-        while self._lanes.running_s() < STUCK_S:
+        while max(self._lanes.running_s(), self._tokenizers.running_s()) < STUCK_S:
             self._context.set_ready(self._queue.attached and self._context.connection.connected)
             await asyncio.sleep(READY_CHECK_S)
         raise StuckError(f"a batch of requests is not prepared after {STUCK_S:.0f} s")
@@ -149,6 +164,20 @@ async def _watch(cancels: Cancels, registry: Registry, models: Models, intake: I
     await cancels.start(on_cancel)
     watch = await registry.watch(models.on_card)
     stack.push_async_callback(watch.close)
+
+
+def _tokenizers(
+    context: StageContext, registry: Registry, settings: PreprocessSettings
+) -> tuple[Models, TokenizerService]:
+    """With counters of the segments of chats that were found, and of those that had to be encoded."""
+
+    async def model_of(slug: str) -> LoadedModel | Fault:
+        return await models.of(slug, settings.model_patience_s)
+
+    service = TokenizerService(context.connection, context.instance, settings, model_of)
+    models = Models(registry.files, settings.segment_cache_bytes, service.serve)
+    count_segments(context.telemetry, models.caches)
+    return models, service
 
 
 def _queue(context: StageContext, settings: PreprocessSettings) -> WorkQueue:

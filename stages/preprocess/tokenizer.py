@@ -1,15 +1,25 @@
 """Text to token ids, by the model's own `tokenizer.json`. Nothing here is async: it runs in threads."""
 
+import itertools
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 import msgspec
+import structlog
 from tokenizers import Tokenizer
 
 from schemas.codec import pack_ids
 from schemas.faults import RequestFault
 from stages.preprocess.control_tokens import Added, ControlTokens
+from stages.preprocess.cutting import Cutting, samples
+from stages.preprocess.segments import SegmentCache
+from stages.preprocess.texts import Ids, OverlongError, Text, pass_on_exit
+
+__all__ = ["OverlongError", "PromptTokenizer", "Text", "packed"]
+
+log = structlog.get_logger()
 
 CHARACTERS_A_TOKEN = 8
 """A text of so many characters for each token of the context is encoded in part first: it mostly cannot fit."""
@@ -20,10 +30,14 @@ CUT_SLACK = 64
 
 
 class _Model(msgspec.Struct, frozen=True):
-    """The part of `model` in tokenizer.json that says which token stands for what it does not know."""
+    """The part of `model` in tokenizer.json that says which token stands for what it does not know.
+
+    With `dropout` the same text has other ids every time.
+    """
 
     unk_token: str | None = None
     unk_id: int | None = None
+    dropout: float | None = None
 
 
 class _TokenizerFile(msgspec.Struct):
@@ -31,44 +45,31 @@ class _TokenizerFile(msgspec.Struct):
     model: _Model = _Model()
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text to encode: `aliased` has its control tokens replaced by their aliases.
-
-    `raw` is a prompt as the user wrote it, control tokens included: it gets the tokenizer's own beginning and end.
-    `limit` is how many tokens the model's context takes.
-    """
-
-    aliased: str
-    raw: bool
-    limit: int
-
-
-class OverlongError(Exception):
-    """A text that cannot fit, found out from its beginning alone."""
-
-    def __init__(self, more_than: int) -> None:
-        super().__init__(f"more than {more_than} tokens")
-        self.more_than = more_than
-
-
 @dataclass
 class PromptTokenizer:
     """A model's tokenizer, with its control tokens under aliases.
 
-    `opening` is what it puts before every raw text (BOS, mostly), `unknown_id` stands for characters it does not know.
+    `largest_id` is that of its vocabulary. `beginning` and `end` are what it puts around every raw text (BOS, mostly),
+    `unknown_id` stands for characters it does not know. `cutting` is `None` where nothing is kept of what was encoded
+    before.
     """
 
     tokenizer: Tokenizer
     controls: ControlTokens
     alias_ids: dict[int, int]
-    opening: list[int]
+    largest_id: int
+    beginning: list[int]
+    end: list[int]
     unknown_id: int | None
+    cutting: Cutting | None = None
     _spellings: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
     @classmethod
-    def load(cls, content: bytes, templates: Iterable[str] = ()) -> "PromptTokenizer":
-        """From the bytes of tokenizer.json. Raises `ValueError` where they are none that `tokenizers` reads."""
+    def load(cls, content: bytes, templates: Iterable[str] = (), segment_bytes: int = 0) -> "PromptTokenizer":
+        """From the bytes of tokenizer.json. Raises `ValueError` where they are none that `tokenizers` reads.
+
+        `segment_bytes` is how much memory may hold segments that were encoded before.
+        """
         try:
             parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
             head = msgspec.json.decode(content, type=_TokenizerFile)
@@ -76,57 +77,88 @@ class PromptTokenizer:
             raise ValueError(f"tokenizer.json: {error}") from error
         controls = ControlTokens(head.added_tokens, templates)
         tokenizer = _read(parts, head.added_tokens, controls)
+        largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
         alias_ids = controls.add_to(tokenizer)
         unknown = head.model.unk_id
         if unknown is None and head.model.unk_token is not None:
             unknown = tokenizer.token_to_id(head.model.unk_token)
-        return cls(tokenizer, controls, alias_ids, tokenizer.encode("").ids[:1], unknown)
+        loaded = cls(tokenizer, controls, alias_ids, largest, *_frame(tokenizer), unknown)
+        if segment_bytes and not head.model.dropout:
+            loaded._cut_with(SegmentCache(segment_bytes))
+        return loaded
 
-    def encode(self, texts: Sequence[Text]) -> list[list[int] | BaseException]:
+    def encode(self, texts: Sequence[Text]) -> list[Ids | BaseException]:
         """The ids of each text, or why there are none: `OverlongError` where it cannot fit its limit."""
-        found: list[list[int] | BaseException] = [OverlongError(0)] * len(texts)
-        for raw in (False, True):
-            places = [place for place, text in enumerate(texts) if text.raw is raw]
-            for place, ids in zip(places, self._encode_alike([texts[place] for place in places], raw), strict=True):
-                found[place] = ids
-        return found
+        cut = {place: text for place, text in enumerate(texts) if self._may_cut(text)}
+        found = dict(zip(cut, self._encode_cut(list(cut.values())), strict=True))
+        # The others, and what could not be encoded in pieces, whatever the reason was.
+        whole = {place: text for place, text in enumerate(texts) if not isinstance(found.get(place), array)}
+        found.update(zip(whole, self._encode_whole(list(whole.values())), strict=True))
+        return [found[place] for place in range(len(texts))]
 
-    def _encode_alike(self, texts: list[Text], raw: bool) -> list[list[int] | BaseException]:
-        """Encodes in one call; one by one where that fails, so that a text that fails costs no other."""
-        if not texts:
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids of the model's vocabulary, control tokens too. Ids without a token have no text."""
+        return self.tokenizer.decode([token for token in ids if token not in self.alias_ids], skip_special_tokens=False)
+
+    def token_strs(self, ids: Iterable[int]) -> list[str]:
+        """The vocabulary's own spelling of each id."""
+        return [self.tokenizer.id_to_token(token) or "" for token in ids]
+
+    def _may_cut(self, text: Text) -> bool:
+        fits = len(text.aliased) <= _prefix_length(text.limit)
+        return self.cutting is not None and fits and self.cutting.cuts(text)
+
+    def _encode_cut(self, texts: list[Text]) -> list[Ids | BaseException]:
+        if self.cutting is None or not texts:
             return []
-        if len(texts) == 1 or any(len(text.aliased) > _prefix_length(text.limit) for text in texts):
+        encoded = zip(self.cutting.encode(texts), texts, strict=True)
+        return [ids if isinstance(ids, BaseException) else self._framed(ids, text) for ids, text in encoded]
+
+    def _encode_whole(self, texts: list[Text]) -> list[Ids | BaseException]:
+        """Encodes in one call; one by one where that fails, so that a text that fails costs no other."""
+        if len(texts) < 2 or any(len(text.aliased) > _prefix_length(text.limit) for text in texts):
             return [self._encode_one(text) for text in texts]
         try:
-            encodings = self.tokenizer.encode_batch_fast([text.aliased for text in texts], add_special_tokens=raw)
-            return [self._resolved(encoding.ids, text) for encoding, text in zip(encodings, texts, strict=True)]
+            encoded = self._encode_batch([text.aliased for text in texts])
+            return [self._resolved(ids, text) for ids, text in zip(encoded, texts, strict=True)]
         except BaseException as error:  # noqa: BLE001 — a panic in the Rust code is no Exception
-            _pass_on_exit(error)
+            pass_on_exit(error)
             return [self._encode_one(text) for text in texts]
 
-    def _encode_one(self, text: Text) -> list[int] | BaseException:
+    def _encode_one(self, text: Text) -> Ids | BaseException:
         try:
             refuse_what_cannot_fit(text, self._count)
-            encoding = self.tokenizer.encode_batch_fast([text.aliased], add_special_tokens=text.raw)[0]
-            return self._resolved(encoding.ids, text)
+            return self._resolved(self._encode_batch([text.aliased])[0], text)
         except BaseException as error:  # noqa: BLE001 — a panic in the Rust code is no Exception
-            _pass_on_exit(error)
+            pass_on_exit(error)
             return error
+
+    def _encode_batch(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0])
 
-    def _resolved(self, ids: list[int], text: Text) -> list[int]:
-        """Real ids for aliases, control ids that plain text gave spelled out, one BOS where the user wrote one too."""
-        if not text.raw and not self.controls.ids.isdisjoint(ids):
-            ids = self._spelled(ids)
-        alias_ids = self.alias_ids
-        ids = [alias_ids.get(token, token) for token in ids]
-        twice = text.raw and bool(self.opening) and ids[:2] == self.opening * 2
-        return ids[1:] if twice else ids
+    def _resolved(self, ids: list[int], text: Text) -> Ids:
+        """Real ids for aliases, control ids that plain text gave spelled out, the frame of a text that has one."""
+        ids = self._plain(ids, text.raw)
+        if self.controls.secret in text.aliased:
+            alias_ids = self.alias_ids
+            ids = [alias_ids.get(token, token) for token in ids]
+        return self._framed(array("I", ids), text)
 
-    def _spelled(self, ids: list[int]) -> list[int]:
+    def _framed(self, ids: Ids, text: Text) -> Ids:
+        """With one BOS, where the user, or the template, wrote one too."""
+        if not text.has_frame:
+            return ids
+        first = self.beginning[:1]
+        twice = bool(first) and [*self.beginning, *ids[:1]][:2] == first * 2
+        return array("I", self.beginning[twice:]) + ids + array("I", self.end)
+
+    def _plain(self, ids: list[int], raw: bool) -> list[int]:
         """Some vocabularies have a control token's text among their ordinary pieces too: its characters one by one."""
+        if raw or self.controls.ids.isdisjoint(ids):
+            return ids
         plain: list[int] = []
         for token in ids:
             if token in self.controls.ids and token != self.unknown_id:
@@ -139,10 +171,27 @@ class PromptTokenizer:
         known = self._spellings.get(control)
         if known is None:
             text = cast("str", self.tokenizer.id_to_token(control))
-            pieces = self.tokenizer.encode_batch_fast(list(text), add_special_tokens=False)
-            known = [token for piece in pieces for token in piece.ids if token not in self.controls.ids]
+            pieces = self._encode_batch(list(text))
+            known = [token for piece in pieces for token in piece if token not in self.controls.ids]
             self._spellings[control] = known
         return known
+
+    def _cut_with(self, cache: SegmentCache) -> None:
+        """Keeps segments in `cache`, unless this tokenizer gives other ids to texts in pieces."""
+        self.cutting = self._cutting_with(SegmentCache(0))
+        texts = [
+            Text(sample, raw, len(sample), framed)
+            for sample in samples(self.controls)
+            for raw, framed in itertools.product((False, True), repeat=2)
+        ]
+        if self._encode_cut(texts) == [self._encode_one(text) for text in texts]:
+            self.cutting = self._cutting_with(cache)
+        else:
+            self.cutting = None
+            log.warning("preprocess.segments_not_kept", reason="the tokenizer gives other ids to a text in pieces")
+
+    def _cutting_with(self, cache: SegmentCache) -> Cutting:
+        return Cutting(self.controls, self.alias_ids, self._encode_batch, self._plain, cache)
 
 
 def refuse_what_cannot_fit(text: Text, count: Callable[[str], int]) -> None:
@@ -155,9 +204,13 @@ def refuse_what_cannot_fit(text: Text, count: Callable[[str], int]) -> None:
         length *= 4
 
 
-def packed(ids: list[int], vocab_size: int) -> bytes:
-    """Ids as a ticket carries them. Raises `RequestFault`: an engine that gets an id it does not know dies."""
-    largest = max(ids, default=0)
+def packed(ids: Sequence[int], vocab_size: int, largest: int | None = None) -> bytes:
+    """Ids as a ticket carries them; none of them is above `largest`, where that is known beforehand.
+
+    Raises `RequestFault`: an engine that gets an id it does not know dies.
+    """
+    if largest is None or largest >= vocab_size:
+        largest = max(ids, default=0)
     if largest >= vocab_size:
         raise RequestFault("internal", f"the tokenizer gave id {largest}, the model has {vocab_size} tokens")
     return pack_ids(ids)
@@ -165,6 +218,17 @@ def packed(ids: list[int], vocab_size: int) -> bytes:
 
 def _prefix_length(limit: int) -> int:
     return max(LEAST_PREFIX, limit * CHARACTERS_A_TOKEN)
+
+
+def _frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and behind every text."""
+    whole: list[int] = []
+    for sample in ("a", "0", " ", ""):
+        bare, whole = (tokenizer.encode(sample, add_special_tokens=special).ids for special in (False, True))
+        for start in range(len(whole) - len(bare) + 1):
+            if bare and whole[start : start + len(bare)] == bare:
+                return whole[:start], whole[start + len(bare) :]
+    return whole, []
 
 
 def _read(parts: dict[str, msgspec.Raw], added: list[Added], controls: ControlTokens) -> Tokenizer:
@@ -181,8 +245,3 @@ def _read(parts: dict[str, msgspec.Raw], added: list[Added], controls: ControlTo
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
     return tokenizer
-
-
-def _pass_on_exit(error: BaseException) -> None:
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
-        raise error

@@ -25,6 +25,16 @@ PRIORITY_LIMIT = 2**31 - 1
 
 _OPTION_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")
 
+_OF_CHATS: dict[str, tuple[Any, ...]] = {
+    "tools": (None, []),
+    "tool_choice": (None, "none"),
+    "parallel_tool_calls": (True,),
+    "template_options": (None, {}),
+    "continue_final_message": (False,),
+    "add_generation_prompt": (True,),
+}
+"""Fields that a prompt has no use for, and what they say where they say nothing."""
+
 RESERVED_OPTIONS = frozenset(
     {
         "messages",
@@ -69,7 +79,7 @@ def validate(request: Request, card: ModelCard, max_deadline_s: float = MAX_DEAD
     _check_length(request.cache_salt, "cache_salt")
     check_sampling(request.sampling, card)
     _check_stops(request.stop)
-    _check_response_format(request.response_format)
+    _check_length(request.user, "user")
     if (request.messages is None) == (request.prompt is None):
         which = "messages" if request.messages is None else "prompt"
         raise RequestFault("invalid_request", "exactly one of messages and prompt is needed", which)
@@ -90,20 +100,9 @@ def _check_stops(stop: str | list[str] | None) -> None:
         _check_length(text, path, MAX_STOP_LENGTH)
 
 
-def _check_response_format(wanted: dict[str, Any] | None) -> None:
-    if wanted is None:
-        return
-    kind = wanted.get("type")
-    if not isinstance(kind, str):
-        raise RequestFault("invalid_request", "needs a type", "response_format.type")
-    check_text(kind, "response_format.type")
-    if kind != "text":
-        raise RequestFault("unsupported", f"{kind[:64]!r} is not served, only 'text'", "response_format")
-
-
 def _check_prompt(request: Request, prompt: str | list[int], card: ModelCard) -> None:
-    for name in ("tools", "template_options", "continue_final_message"):
-        if getattr(request, name):
+    for name, neutral in _OF_CHATS.items():
+        if getattr(request, name) not in neutral:
             raise RequestFault("invalid_request", "goes with messages, not with a prompt", name)
     if not prompt:
         raise RequestFault("invalid_request", "is empty", "prompt")

@@ -6,9 +6,9 @@ import time
 import psutil
 import pytest
 
-from schemas.ticket import EngineSampling
+from schemas.ticket import EngineSampling, Structured
 from stages.inference.choose_engine import served_model
-from stages.inference.engine import EngineDead, EngineRequest
+from stages.inference.engine import Engine, EngineDead, EngineRequest
 from stages.inference.hardware import installed_engine
 from stages.inference.settings import InferenceSettings
 
@@ -24,6 +24,7 @@ async def test_a_killed_core_is_a_dead_engine() -> None:
     await engine.start()
     core = [child for child in psutil.Process().children(recursive=True) if child not in before]
     assert core, "the core runs in a process"
+    await _holds_grammars(engine)
     engine.add(EngineRequest("r", [1, 2, 3], EngineSampling(max_tokens=4000, ignore_eos=True)))
     async with asyncio.timeout(60):
         while not (await engine.next_step()).advances:
@@ -41,3 +42,25 @@ async def test_a_killed_core_is_a_dead_engine() -> None:
             await engine.next_step()
     async with asyncio.timeout(30):
         await engine.close()
+
+
+async def _holds_grammars(engine: Engine) -> None:
+    """In a process of its own too the core leads a grammar through the ids so far, and says why one is refused."""
+    fits, broken = (
+        EngineSampling(max_tokens=9, temperature=0.0, structured=Structured("regex", pattern, param="tools"))
+        for pattern in ("[0-9]{3}", "(((")
+    )
+    engine.add(EngineRequest("fits", [1, 2, 3], fits, [33]))  # 33 is "1"
+    engine.add(EngineRequest("broken", [1, 2, 3], broken))
+    ids: list[int] = []
+    left, fault = {"fits", "broken"}, None
+    async with asyncio.timeout(60):
+        while left:
+            for advance in (await engine.next_step()).advances:
+                ids += advance.ids
+                fault = fault or advance.fault
+                if advance.finish or advance.error:
+                    left.discard(advance.id)
+    assert len(ids) == 3, "two digits and EOS"
+    assert fault is not None
+    assert (fault.code, fault.param) == ("invalid_request", "tools")

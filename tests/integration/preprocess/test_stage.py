@@ -155,13 +155,13 @@ async def test_a_stuck_thread_ends_the_process(
     connection: Connection, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it holds is let go after a bounded time, and another replica answers it."""
-    stuck = await start()
-    monkeypatch.setattr(stage_module, "STUCK_S", 0.3)
 
     def sleep(*_: Any) -> None:
         time.sleep(10)
 
     monkeypatch.setattr(Preparation, "prepare", sleep)
+    monkeypatch.setattr(stage_module, "STUCK_S", 0.3)
+    stuck = await start()
     await submit(connection, request("a"))
     with pytest.raises(StuckError):
         await asyncio.wait_for(stuck.task, 8)

@@ -1,8 +1,10 @@
 """What may go into an engine: enough KV cache, and nothing that could kill it for everybody."""
 
+import dataclasses
+
 import pytest
 
-from schemas.ticket import EngineSampling
+from schemas.ticket import EngineSampling, Structured
 from stages.inference.admission import KvBudget, already_over, fault_of
 from stages.inference.engine import EngineFacts, EngineRequest
 
@@ -25,6 +27,8 @@ def request(prompt: list[int], generated: list[int] | None = None, **sampling: o
         (request([1], stop_token_ids=[100]), "invalid_request", "sampling"),
         (request([1], logit_bias={191222: -100.0}), "invalid_request", "sampling"),
         (request([1], logit_bias={-1: 1.0}), "invalid_request", "sampling"),
+        (request([1], allowed_token_ids=[3, 100]), "invalid_request", "sampling"),
+        (request([1], structured=Structured("regex", "a", param="tools")), "unsupported", "tools"),
         (request([1], max_tokens=0), "invalid_request", "sampling.max_tokens"),
     ],
 )
@@ -37,7 +41,10 @@ def test_what_would_kill_an_engine_is_refused(wrong: EngineRequest, code: str, p
 
 def test_whatever_fits_is_let_in() -> None:
     """The last id of the vocabulary and the longest prompt that leaves room for one token."""
-    assert fault_of(request([99] * 31, stop_token_ids=[0, 99], logit_bias={99: 1.0}), FACTS) is None
+    whole = request([99] * 31, stop_token_ids=[0, 99], allowed_token_ids=[0, 99], logit_bias={99: 1.0})
+    assert fault_of(whole, FACTS) is None
+    holds = dataclasses.replace(FACTS, structured=True)
+    assert fault_of(request([1], structured=Structured("regex", "a")), holds) is None
 
 
 def test_answers_that_were_over_before() -> None:

@@ -42,7 +42,12 @@ def test_the_user_chose() -> None:
 def test_environment_for_a_gpu() -> None:
     """None of the switches for CPUs."""
     chosen = set_environment(Hardware("gpu", [0], 1, GIB, bfloat16=False), {})
-    assert set(chosen) == {"VLLM_NO_USAGE_STATS", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_STREAM"}
+    assert set(chosen) == {
+        "VLLM_NO_USAGE_STATS",
+        "VLLM_LOGGING_LEVEL",
+        "VLLM_LOGGING_STREAM",
+        "VLLM_XGRAMMAR_CACHE_MB",
+    }
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
-from stages.inference.engine import Advance
+from schemas.faults import Fault, FaultCode
+from schemas.ticket import EngineSampling, Structured
+from stages.inference.engine import Advance, EngineRequest
+from stages.inference.resumption import refusal
 from stages.inference.vllm_messages import OutputReader
 
 
-def advance_of(**fields: Any) -> Advance:
+def advance_of(reader: OutputReader | None = None, **fields: Any) -> Advance:
     """What comes of one output of a step."""
     output = SimpleNamespace(
         request_id="r",
@@ -22,7 +25,7 @@ def advance_of(**fields: Any) -> Advance:
     )
     output.__dict__.update(fields)
     outputs = SimpleNamespace(scheduler_stats=None, outputs=[output])
-    (advance,) = OutputReader().step_output(outputs).advances
+    (advance,) = (reader or OutputReader()).step_output(outputs).advances
     return advance
 
 
@@ -31,6 +34,31 @@ def test_only_a_finish_is_a_finish(reason: str) -> None:
     """A request that the engine let go at its shutdown, or for any reason but its own end, has not ended (case E10)."""
     advance = advance_of(finish_reason=reason)
     assert (advance.finish, advance.error) == ("", f"finish reason {reason}")
+
+
+def held(param: str = "response_format") -> EngineRequest:
+    """A request whose answer is held to a grammar that came with this field."""
+    return EngineRequest("r", [1], EngineSampling(max_tokens=9, structured=Structured("regex", "a", param=param)))
+
+
+def test_a_grammar_s_refusal_is_for_the_client() -> None:
+    """The core's reason, with the field that the grammar came with (E7); an error of ours names no field."""
+    reader = OutputReader()
+    wanted: list[tuple[FaultCode, str]] = [("invalid_request", "response_format"), ("internal", "")]
+    for code, param in wanted:
+        reader.expect(held())
+        advance = advance_of(reader, finish_reason="error", stop_reason=refusal(code, "no grammar: a: b"))
+        assert advance.fault == Fault(code, "no grammar: a: b", param)
+        assert advance.error
+
+
+def test_other_errors_are_no_refusals() -> None:
+    """What else ends a request is not the fault of its grammar; nor is a text of another request's."""
+    reader = OutputReader()
+    reader.expect(held())
+    assert advance_of(reader, finish_reason="error").fault is None
+    text = refusal("invalid_request", "x")
+    assert advance_of(reader, request_id="other", finish_reason="error", stop_reason=text).fault is None
 
 
 def test_no_reason_is_no_end() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from schemas.faults import RequestFault
 from schemas.request import ChatMessage, ContentPart, FunctionCall, Request, ToolCall
@@ -180,6 +181,14 @@ class TestModelsWithoutTemplate:
         assert (code, param) == ("unsupported", "messages")
         assert "chat template" in message
 
+    def test_it_is_logged_once(self) -> None:
+        """When the model is loaded, not with every request."""
+        with capture_logs() as lines:
+            loaded = LoadedModel.load(model().card, files(t256(), ""))
+            for _ in range(3):
+                fault_of(loaded, user("x"))
+        assert [line["event"] for line in lines] == ["preprocess.no_chat"]
+
     def test_a_prompt_works(self) -> None:
         """Text needs a tokenizer only."""
         loaded = LoadedModel.load(model().card, files(t256(), ""))
@@ -229,7 +238,29 @@ class TestVariables:
 
     def test_documents_of_the_wrong_kind(self) -> None:
         """An option that transformers itself looks at."""
-        assert fault_of(model(), user("x"), template_options={"documents": ["a"]})[0] == "invalid_request"
+        loaded = model(template="{{ documents }}")
+        assert fault_of(loaded, user("x"), template_options={"documents": ["a"]})[0] == "invalid_request"
+
+    def test_an_option_that_the_template_does_not_know(self) -> None:
+        """Refused by its name, with those that there are: an answer without it would not be the one asked for."""
+        loaded = model(template="{{ messages[0].content }}{% if enable_thinking is defined %}!{% endif %}")
+        code, param, message = fault_of(loaded, user("x"), template_options={"reasoning_effort": "low"})
+        assert (code, param) == ("unsupported", "template_options.reasoning_effort")
+        assert "enable_thinking" in message
+
+    def test_options_with_a_default_in_the_template(self) -> None:
+        """A variable that the template sets where it was left open is an option of it, inside macros too."""
+        source = (
+            "{% macro effort() %}{{ style }}{% endmacro %}"
+            "{% if reasoning_effort is not defined %}{% set reasoning_effort = 'medium' %}{% endif %}"
+            "{{ reasoning_effort }} {{ effort() }}"
+        )
+        options = {"reasoning_effort": "low", "style": "plain"}
+        assert text_of(model(template=source), user("x"), template_options=options) == "low plain"
+
+    def test_the_turn_may_stay_closed(self) -> None:
+        """`add_generation_prompt` off: the prompt ends with the last message."""
+        assert text_of(model(), user("x"), add_generation_prompt=False) == "<|im_start|>user\nx<|im_end|>\n"
 
 
 class TestContinuing:
@@ -285,7 +316,7 @@ class TestReasoning:
         text = loaded.text_of(request)
         assert text is not None
         (ids,) = loaded.tokenizer.encode([text])
-        assert isinstance(ids, list)
+        assert not isinstance(ids, BaseException)
         assert [token for token in ids if token >= 258] == [258, 259]
 
 

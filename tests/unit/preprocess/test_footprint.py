@@ -24,10 +24,10 @@ def incoming(text):
     return Incoming(encode(request), "", "t", time.time(), model)
 
 async def main():
-    lanes = Lanes(Preparation(), PreprocessSettings())
+    lanes = Lanes(Preparation().prepare, PreprocessSettings())
     words = "The quick brown fox <b>jumps</b>, 42 times. "
     texts = [words, words * 300, *(f"{n} {words}" for n in range(500)), words * 100_000]
-    outcomes = await asyncio.gather(*(lanes.prepare(incoming(text)) for text in texts))
+    outcomes = await asyncio.gather(*(lanes.do(incoming(text)) for text in texts))
     assert sum(isinstance(outcome, Ready) for outcome in outcomes) == 502
     lanes.close()
 

@@ -51,7 +51,7 @@ class World:
         self.cancelled: set[str] = set()
         self.closed: set[int] = set()
         self.telemetry = Telemetry("preprocess", "preprocess-1", environ={})
-        self.lanes = Lanes(Preparation(self.cancelled.__contains__), PreprocessSettings())
+        self.lanes = Lanes(Preparation(self.cancelled.__contains__).prepare, PreprocessSettings())
         self.models = Models(self.files)
         self.intake = self.make()
 
@@ -61,7 +61,7 @@ class World:
             "stream": self,
             "ends": Ends(self.append, "preprocess-1"),
             "models": self.models,
-            "prepare": self.lanes.prepare,
+            "prepare": self.lanes.do,
             "survives": self.survives,
             "parking": Parking(requests=2, size=1_000_000),
             "has_room": self.has_room,
@@ -235,7 +235,7 @@ class TestRefusals:
         """While it was prepared: no ticket leaves any more."""
 
         async def prepare(incoming: Any) -> Any:
-            outcome = await world.lanes.prepare(incoming)
+            outcome = await world.lanes.do(incoming)
             world.cancelled.add("t.r")
             return outcome
 

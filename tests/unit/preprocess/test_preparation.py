@@ -11,9 +11,10 @@ import pytest
 from schemas.codec import encode, unpack_ids
 from schemas.faults import Fault
 from schemas.request import ChatMessage, Request, Sampling
+from stages.preprocess.answer_form import AnswerForm
 from stages.preprocess.lanes import Lanes
 from stages.preprocess.model import LoadedModel
-from stages.preprocess.preparation import Incoming, Preparation, Ready, Refused, Unanswerable
+from stages.preprocess.preparation import Incoming, Outcome, Preparation, Ready, Refused, Unanswerable
 from stages.preprocess.settings import PreprocessSettings
 from tests.unit.preprocess.vocabularies import model, real_model
 
@@ -163,14 +164,14 @@ class TestErrorsOfOurs:
     @pytest.mark.parametrize("error", [RuntimeError("boom"), MemoryError(), RecursionError(), BaseException("panic")])
     def test_it_ends_one_request(self, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         """`internal` for that one; its neighbours go on."""
-        text_of = LoadedModel.text_of
+        prompt_of = LoadedModel.prompt_of
 
-        def breaking(self: LoadedModel, request: Request) -> Any:
+        def breaking(self: LoadedModel, request: Request, form: AnswerForm) -> Any:
             if request.messages and request.messages[0].content == "bad":
                 raise error
-            return text_of(self, request)
+            return prompt_of(self, request, form)
 
-        monkeypatch.setattr(LoadedModel, "text_of", breaking)
+        monkeypatch.setattr(LoadedModel, "prompt_of", breaking)
         outcomes = Preparation().prepare([incoming(chat("a")), incoming(chat("bad", n=2)), incoming(chat("b"))])
         assert [type(outcome) for outcome in outcomes] == [Ready, Refused, Ready]
         assert refusal(outcomes[1]) == ("internal", "")
@@ -197,9 +198,9 @@ class TestLanes:
                 sizes.append(len(batch))
                 return super().prepare(batch)
 
-        lanes = Lanes(Counting(), PreprocessSettings())
+        lanes: Lanes[Incoming, Outcome] = Lanes(Counting().prepare, PreprocessSettings())
         loaded = model(template="{{ messages[0].content }}")
-        outcomes = await asyncio.gather(*(lanes.prepare(incoming(chat(str(n)), loaded)) for n in range(100)))
+        outcomes = await asyncio.gather(*(lanes.do(incoming(chat(str(n)), loaded)) for n in range(100)))
         lanes.close()
         assert [bytes(unpack_ids(o.prompt)).decode() for o in outcomes if isinstance(o, Ready)] == [
             str(n) for n in range(100)
@@ -208,18 +209,18 @@ class TestLanes:
 
     async def test_a_huge_prompt_beside_short_ones(self) -> None:
         """B17: a 2 MB prompt, ten short ones and a ticker: none of them waits for it."""
-        lanes = Lanes(Preparation(), PreprocessSettings())
+        lanes = Lanes(Preparation().prepare, PreprocessSettings())
         loaded = LoadedModel(
             card=msgspec.structs.replace(real_model().card, context_length=2_000_000),
             tokenizer=real_model().tokenizer,
             templates=real_model().templates,
         )
-        await lanes.prepare(incoming(chat(), loaded))
+        await lanes.do(incoming(chat(), loaded))
         start = time.perf_counter()
-        huge = asyncio.create_task(lanes.prepare(incoming(chat("Some words, 123 of them. " * 84_000), loaded)))
+        huge = asyncio.create_task(lanes.do(incoming(chat("Some words, 123 of them. " * 84_000), loaded)))
         late: list[float] = []
         ticker = asyncio.create_task(_tick(late, 0.1))
-        short = await asyncio.gather(*(lanes.prepare(incoming(chat(f"short {n}"), loaded)) for n in range(10)))
+        short = await asyncio.gather(*(lanes.do(incoming(chat(f"short {n}"), loaded)) for n in range(10)))
         short_took = time.perf_counter() - start
         outcome = await huge
         huge_took = time.perf_counter() - start

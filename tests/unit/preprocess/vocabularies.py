@@ -18,6 +18,8 @@ CHATML = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
+SEGMENT_BYTES = 1024 * 1024
+
 NEUTRAL = EngineSampling(max_tokens=0)
 
 
@@ -93,7 +95,7 @@ def model(
     """A loaded model over `tokenizer` (T256) with `template`; `changes` go to its card."""
     tokenizer = tokenizer or t256()
     changes.setdefault("vocab_size", tokenizer.get_vocab_size())
-    return LoadedModel.load(card(**changes), files(tokenizer, template, **(config or {})))
+    return LoadedModel.load(card(**changes), files(tokenizer, template, **(config or {})), SEGMENT_BYTES)
 
 
 @cache
@@ -107,7 +109,9 @@ def real_files() -> dict[str, bytes]:
 @cache
 def real_model() -> LoadedModel:
     """SmolLM2-135M-Instruct as preprocess loads it."""
-    return LoadedModel.load(card("smollm2", context_length=8192, vocab_size=49152, eos_ids=[2]), real_files())
+    return LoadedModel.load(
+        card("smollm2", context_length=8192, vocab_size=49152, eos_ids=[2]), real_files(), SEGMENT_BYTES
+    )
 
 
 @cache
