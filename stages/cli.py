@@ -1,4 +1,4 @@
-"""The command line: `headrace up | stage | ask | attach | dead | status | models | init`.
+"""The command line: `headrace up | stage | ask | attach | dead | keys | status | models | init`.
 
 Exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 busy (again later), 130 interrupted. What a command needs
 is imported when it runs: a stage's process loads nothing of the others.
@@ -12,6 +12,7 @@ import typer
 
 from stages.commands.cli_values import NatsUrl, numbers, pairs
 from stages.commands.dead import app as dead_app
+from stages.commands.keys import app as keys_app
 from stages.commands.outcome import leave, run_command
 from stages.sections import present_stages
 
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(dead_app, name="dead")
+app.add_typer(keys_app, name="keys")
 
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A setting; may be repeated.")]
 

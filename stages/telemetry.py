@@ -138,6 +138,14 @@ class Telemetry:
         """One choice is over in an engine: a finish, the code of a fault, or why others go on with it."""
         self._left_engine.add(1, {**self._of(model), "outcome": outcome})
 
+    def counted(self, name: str, text: str, read: Callable[[], Readings]) -> None:
+        """A counter `headrace_<name>_total` that is kept elsewhere; otherwise as `gauge`."""
+
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            return [Observation(value, {"stage": self.stage, **labels}) for value, labels in read()]
+
+        self._meter.create_observable_counter(f"headrace.{name}", [observe], "", text)
+
     def gauge(self, name: str, text: str, read: Callable[[], Readings], unit: str = "") -> None:
         """A gauge `headrace_<name>`. `read` is called in another thread, at every export: it only looks at numbers."""
 
@@ -145,6 +153,16 @@ class Telemetry:
             return [Observation(value, {"stage": self.stage, **labels}) for value, labels in read()]
 
         self._meter.create_observable_gauge(f"headrace.{name}", [observe], unit, text)
+
+    def histogram(self, name: str, text: str, bounds: list[float]) -> Callable[[float, Mapping[str, str]], None]:
+        """A histogram of seconds, `headrace_<name>_seconds`; what it returns records one duration with its labels."""
+        made = self._meter.create_histogram(f"headrace.{name}", "s", text, explicit_bucket_boundaries_advisory=bounds)
+        return lambda seconds, labels: made.record(max(seconds, 0.0), {"stage": self.stage, **labels})
+
+    def counter(self, name: str, text: str) -> Callable[[int, Mapping[str, str]], None]:
+        """A counter `headrace_<name>_total`; what it returns adds to it, with labels."""
+        made = self._meter.create_counter(f"headrace.{name}", "", text)
+        return lambda count, labels: made.add(count, {"stage": self.stage, **labels})
 
     def span(
         self,

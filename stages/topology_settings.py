@@ -34,6 +34,9 @@ class TopologyLimits:
     dead_max_bytes: int = setting(64 * MIB, "Size of the messages that nobody could answer.", minimum=MIB)
     models_max_bytes: int = setting(16 * MIB, "Size of all model cards.", minimum=MIB)
     cancelled_max_bytes: int = setting(64 * MIB, "Size of all cancels.", minimum=MIB)
+    responses_max_bytes: int = setting(
+        256 * MIB, "Size of what edges keep of requests that clients may come back to.", minimum=MIB
+    )
     artifacts_max_bytes: int = setting(1024 * MIB, "Size of all tokenizers and templates.", minimum=MIB)
 
     def settings(self) -> "TopologySettings":

@@ -22,11 +22,13 @@ class Shown:
 
 
 async def show_answer(chunks: AsyncIterator[Chunk], console: Console) -> Shown:
-    """Prints the text as it comes, exactly as it is. Raises `RequestFault`."""
+    """Prints the text as it comes, exactly as it is; on a terminal the thoughts too, paler. Raises `RequestFault`."""
     parts: list[str] = []
     last: Chunk | None = None
     try:
         async for chunk in chunks:
+            if chunk.reasoning and console.is_terminal:
+                console.out(chunk.reasoning, style="dim", end="", highlight=False)
             console.out(chunk.text, end="", highlight=False)
             console.file.flush()
             parts.append(chunk.text)

@@ -15,6 +15,7 @@ from broker.connection import BrokerOptions
 from schemas.faults import RequestFault
 from schemas.model import ModelCard
 from stages.commands.answer_view import cost_table, show_answer, summary
+from stages.commands.edge_port import EdgeAddress
 
 QUESTION = "What is the capital of France?"
 MAX_TOKENS = 256
@@ -60,7 +61,7 @@ async def show_demo(broker: BrokerOptions, models: Sequence[str], prompt: str, c
     return card
 
 
-def how_to_go_on(url: str, slug: str) -> str:
+def how_to_go_on(url: str, slug: str, edge: EdgeAddress | None = None) -> str:
     """What a person can type next."""
     program = Path(sys.argv[0])
     command = str(program) if program.name == "headrace" else "headrace"
@@ -70,6 +71,7 @@ def how_to_go_on(url: str, slug: str) -> str:
             "Ask more, in another terminal:",
             f'  {command} ask "Why is the sky blue?"',
             f"  {command} status --watch",
+            *_over_http(slug, edge),
             f"or with any NATS client (requests go to {subject}):",
             f"  nats --server {url} sub '{subjects.result('*', 'default', 'me', '*')}'",
             f"  nats --server {url} pub {subject} -H Content-Type:application/json {_typed_request()}",
@@ -80,6 +82,17 @@ def how_to_go_on(url: str, slug: str) -> str:
             "Ctrl-C stops it.",
         ]
     )
+
+
+def _over_http(slug: str, edge: EdgeAddress | None) -> list[str]:
+    if edge is None:
+        return []
+    body = json.dumps({"model": slug, "messages": [{"role": "user", "content": "Hello!"}]})
+    key = ' -H "Authorization: Bearer $KEY"' if edge.needs_key else ""
+    return [
+        f"or with any OpenAI client at {edge.api_url}, or curl:",
+        f"  curl {edge.api_url}/chat/completions -H Content-Type:application/json{key} -d '{body}'",
+    ]
 
 
 def _typed_request() -> str:

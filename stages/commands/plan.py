@@ -50,7 +50,7 @@ def plan(options: UpOptions, environ: Mapping[str, str]) -> list[ChildSpec]:
     for spec in {spec.stage: spec for spec in numbered}.values():
         problems += _wrong_settings(spec, environ)
     if problems:
-        raise SettingsError(_once_each(_as_typed(problems, options)))
+        raise SettingsError(_once_each(as_typed(problems, options)))
     return numbered
 
 
@@ -94,7 +94,7 @@ def _override_variables(options: UpOptions, problems: list[Problem]) -> dict[str
     return found
 
 
-def _as_typed(problems: Iterable[Problem], options: UpOptions) -> list[Problem]:
+def as_typed(problems: Iterable[Problem], options: UpOptions) -> list[Problem]:
     """What was typed here reaches a process as a variable; the error names what was typed."""
     typed = {
         f"{PREFIX}_{name.removeprefix(f'{PROCESS}.').replace('.', '_').upper()}": f"--set {name}"

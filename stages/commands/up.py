@@ -18,7 +18,8 @@ from broker.topology import initialise
 from schemas.faults import RequestFault
 from stages.commands.broker_address import broker_options
 from stages.commands.demo import how_to_go_on, show_demo, wait_with_progress
-from stages.commands.plan import UpOptions, plan
+from stages.commands.edge_port import EdgeAddress, EdgePort
+from stages.commands.plan import UpOptions, as_typed, plan
 from stages.commands.run_folder import RunFolder
 from stages.process.child import ChildSpec, HopelessError
 from stages.process.child_output import Sink, to_folder, to_stream
@@ -50,21 +51,28 @@ def run_up(options: UpOptions, environ: Mapping[str, str] | None = None) -> int:
     """
     environ = os.environ if environ is None else environ
     try:
-        specs = plan(options, environ)
         settings = _load(options, environ)
+        edge = EdgePort(plan(options, environ), environ)
     except SettingsError as error:
-        print(error, file=sys.stderr)
+        print(SettingsError(as_typed(error.problems, options)), file=sys.stderr)
         return 2
     configure_logging("up", level=_level(options, settings), form=settings.process.log_format)
-    return asyncio.run(Up(options, settings, specs, environ).run())
+    with edge:
+        return asyncio.run(Up(options, settings, edge.specs, environ, edge.address).run())
 
 
 class Up:
     """One `headrace up`."""
 
     def __init__(
-        self, options: UpOptions, settings: UpSettings, specs: list[ChildSpec], environ: Mapping[str, str]
+        self,
+        options: UpOptions,
+        settings: UpSettings,
+        specs: list[ChildSpec],
+        environ: Mapping[str, str],
+        edge: EdgeAddress | None = None,
     ) -> None:
+        self._edge = edge
         self._options = options
         self._settings = settings
         self._specs = specs
@@ -176,11 +184,13 @@ class Up:
         seconds = await wait_with_progress(
             ready, lambda: [child.spec.name for child in supervisor.not_ready()], console
         )
+        if self._edge is not None:
+            console.out(f"OpenAI API: {self._edge.api_url}", highlight=False)
         console.out(f"ready after {seconds:.1f} s: {url}", highlight=False)
         if options.demo:
             card = await show_demo(self._options_at(url), options.models, options.prompt, console)
             if not options.once:
-                console.out(f"\n{how_to_go_on(url, card.slug)}", highlight=False)
+                console.out(f"\n{how_to_go_on(url, card.slug, self._edge)}", highlight=False)
                 console.out(f"Logs: {options.logs or self._folder.logs}", highlight=False)
         if options.once:
             return

@@ -7,7 +7,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
 import psutil
 import pytest
 import pytest_asyncio
@@ -42,15 +44,18 @@ async def start(environ: dict[str, str], *arguments: str) -> Process:
 
 
 class Pipeline:
-    """A running `headrace up`. `seen` are all processes that it had when it was ready."""
+    """A running `headrace up`. `seen` are all processes that it had when it was ready, `api_url` what it printed."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
+        self.api_url = ""
 
     async def ready(self) -> None:
         assert self.process.stdout is not None
         async with asyncio.timeout(60):
             while line := await self.process.stdout.readline():
+                if line.startswith(b"OpenAI API: "):
+                    self.api_url = line.decode().split()[-1]
                 if line.startswith(b"ready after"):
                     self.seen = psutil.Process(self.process.pid).children(recursive=True)
                     return
@@ -104,6 +109,17 @@ async def test_ask_status_and_models_find_the_running_pipeline(pipeline: Pipelin
     assert [card["engine"] for card in cards] == ["simulated"]
     status, out, error = await headrace(environ, "ask", "Hello?", "--model", "nobody")
     assert (status, error.partition(":")[2].strip().partition(":")[0]) == (1, "model_not_found")
+
+
+async def test_an_openai_client_is_answered_where_it_says(pipeline: Pipeline, environ: dict[str, str]) -> None:
+    """Over HTTP at the URL that it prints, on a port that no other pipeline has."""
+    async with httpx.AsyncClient(base_url=pipeline.api_url, timeout=30) as client:
+        body = {"messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 8}
+        answer = (await client.post("chat/completions", json=body)).json()
+    assert answer["usage"]["completion_tokens"] == 8
+    port = urlsplit(pipeline.api_url).port
+    status, _, error = await headrace(environ, "up", *QUICK, "--set", f"edge.port={port}")
+    assert (status, error.strip()) == (2, f"--set edge.port={port}: another process listens there")
 
 
 async def test_sigterm_stops_everything_in_order(pipeline: Pipeline, environ: dict[str, str], tmp_path: Path) -> None:

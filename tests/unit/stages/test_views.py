@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shlex
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from schemas.result import Costs, Usage
 from schemas.ticket import StageTime
 from stages.commands.answer_view import Shown, cost_table, milliseconds, show_answer, summary
 from stages.commands.demo import how_to_go_on
+from stages.commands.edge_port import EdgeAddress
 from stages.commands.status import Partition, Snapshot
 from stages.commands.status_view import as_json, as_tables
 
@@ -55,6 +57,21 @@ async def test_an_answer_is_printed_exactly_as_it_is() -> None:
     assert console.file.getvalue() == "".join(text) + "\n"
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_thoughts_are_shown_to_persons_only(terminal: bool) -> None:
+    """Paler than what is said; where the output goes into a file or a pipe, that holds the answer alone."""
+
+    async def thinking() -> AsyncIterator[Chunk]:
+        yield Chunk(0, "", [0], 0, 0, reasoning="so [b]")
+        yield Chunk(0, "42", [1], 1, 0, finish="stop")
+
+    console = Console(file=io.StringIO(), force_terminal=terminal, color_system="standard", _environ={})
+    shown = await show_answer(thinking(), console)
+    assert shown.text == "42"
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == ("\x1b[2mso [b]\x1b[0m42\n" if terminal else "42\n")
+
+
 def test_costs_are_shown_for_every_stage() -> None:
     """Waiting and service in milliseconds; TTFT, ITL and tokens in one line."""
     table = rendered(cost_table(COSTS))
@@ -87,6 +104,18 @@ def test_how_to_go_on_can_be_typed_as_it_stands() -> None:
     assert f"sub 'hr.result.*.default.{body['session']}.*'" in text
     assert 'ask "Why is the sky blue?"' in text
     assert 'async with Headrace("nats://127.0.0.1:4567") as' in text
+
+
+def test_how_to_go_on_shows_a_curl_line_where_there_is_an_edge() -> None:
+    """It can be typed as it stands; a key is asked for where one is needed."""
+    open_edge, closed = (EdgeAddress("http://127.0.0.1:8001/v1", needs_key=needs) for needs in (False, True))
+    line = next(line for line in how_to_go_on("nats://x", "tiny", open_edge).splitlines() if line.startswith("  curl"))
+    words = shlex.split(line)
+    assert words[:2] == ["curl", "http://127.0.0.1:8001/v1/chat/completions"]
+    assert json.loads(words[-1])["model"] == "tiny"
+    assert "Authorization" not in line
+    assert '-H "Authorization: Bearer $KEY"' in how_to_go_on("nats://x", "tiny", closed)
+    assert "curl" not in how_to_go_on("nats://x", "tiny")
 
 
 SNAPSHOT = Snapshot(

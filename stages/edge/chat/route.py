@@ -1,0 +1,107 @@
+"""`POST /v1/chat/completions`."""
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+
+import msgspec
+from fastapi import Request, Response
+from msgspec import UNSET
+
+from broker.assembly import Chunk
+from schemas.openai import ChatCompletion
+from stages.edge.answering import FINGERPRINT, answers, note_usage
+from stages.edge.body import json_router
+from stages.edge.callers import CallerDep
+from stages.edge.chat.answer import ROLE, ChatStyle, WholeChat
+from stages.edge.chat.body import ChatBody, NamedTool
+from stages.edge.chat.request import asked_of
+from stages.edge.chat.stream import ChatStream
+from stages.edge.departures import unless_gone
+from stages.edge.event_stream import EventStream
+from stages.edge.frames import AnswerHead
+from stages.edge.gateway import GatewayDep
+from stages.edge.prompt_tokens import prompt_ids
+from stages.edge.submitting import Submission
+from stages.edge.translation import wants_continuous_usage, wants_usage
+from stages.edge.usage import UsageCount
+
+router = json_router(tags=["chat"])
+
+
+@router.post("/v1/chat/completions", response_class=Response, responses=answers("A chat completion.", ChatCompletion))
+async def chat_completions(request: Request, body: ChatBody, gateway: GatewayDep, caller: CallerDep) -> Response:
+    """The next message of a chat, whole or streamed. OpenAI's parameters, and vLLM's beside them."""
+    asked = asked_of(body)
+    submission = await Submission.of(request, gateway, caller, body.model)
+    ids = await prompt_ids(submission, asked) if _style(body).token_ids else None
+    chunks = submission.stream(asked)
+    if not body.stream:
+        return await unless_gone(request, _whole(request, _style(body), submission, chunks, ids))
+    stream = ChatStream(
+        _head(submission, "chat.completion.chunk"),
+        _style(body),
+        FINGERPRINT,
+        usage=wants_usage(body),
+        continuous_usage=wants_continuous_usage(body),
+        prompt_ids=ids,
+    )
+    return EventStream(_events(request, stream, chunks), keep_alive_s=gateway.settings.keep_alive_s)
+
+
+async def _events(
+    request: Request, stream: ChatStream, chunks: AsyncGenerator[Chunk, None]
+) -> AsyncGenerator[bytes, None]:
+    with note_usage(request, stream.count):
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                if event := stream.push(chunk):
+                    yield event
+        yield stream.end()
+
+
+async def _whole(
+    request: Request,
+    style: ChatStyle,
+    submission: Submission,
+    chunks: AsyncGenerator[Chunk, None],
+    ids: list[int] | None,
+) -> Response:
+    head = _head(submission, "chat.completion")
+    answer, count = WholeChat(style), UsageCount()
+    with note_usage(request, count):
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                answer.push(chunk)
+                count.push(chunk)
+    completion = ChatCompletion(
+        id=head.id,
+        created=head.created,
+        model=head.model,
+        choices=answer.choices(),
+        usage=count.total(),
+        system_fingerprint=FINGERPRINT,
+        prompt_token_ids=UNSET if ids is None else ids,
+    )
+    return Response(msgspec.json.encode(completion), media_type="application/json")
+
+
+def _head(submission: Submission, kind: str) -> AnswerHead:
+    return AnswerHead(f"chatcmpl-{submission.id}", kind, int(time.time()), submission.card.name)
+
+
+def _style(body: ChatBody) -> ChatStyle:
+    return ChatStyle(
+        logprobs=bool(body.logprobs),
+        token_ids=bool(body.return_token_ids) and body.include_reasoning is not False,
+        named_tool=isinstance(body.tool_choice, NamedTool),
+        echo=_echo(body),
+    )
+
+
+def _echo(body: ChatBody) -> str:
+    """What an answer begins with again. Messages of others are none of it, as at vLLM."""
+    last = body.messages[-1] if body.messages else None
+    if not body.echo or last is None or last.role != ROLE or last.content is None:
+        return ""
+    return last.content if isinstance(last.content, str) else "".join(part.text for part in last.content)

@@ -1,0 +1,125 @@
+"""Server-sent events: what a stream's client gets, from the first byte to the last, or until it leaves.
+
+The format is that of the HTML standard (https://html.spec.whatwg.org/multipage/server-sent-events.html): an event is
+one `data:` line and an empty one. OpenAI's streams end with `data: [DONE]`, which their generators yield themselves.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Mapping
+from json.encoder import encode_basestring_ascii
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from stages.edge.departures import present
+from stages.edge.errors import CLIENT_GONE, ClientGone
+from stages.edge.exchange import exchange_in
+from stages.edge.failures import error_for
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+
+_NOT_ASCII = re.compile("[^\x00-\x7f]+")
+
+
+def sse(data: Any, event: str = "") -> bytes:
+    """One event: `data` as JSON in ASCII alone (bytes: JSON already), named `event` where it has a name.
+
+    Readers that split by `str.splitlines` cut at U+2028, U+2029 and U+0085 too: none of them may stand in a line.
+    """
+    encoded = data if isinstance(data, bytes) else msgspec.json.encode(data)
+    if not encoded.isascii():
+        encoded = ascii_json(encoded)
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), encoded) if event else b"data: %b\n\n" % encoded
+
+
+def ascii_json(encoded: bytes) -> bytes:
+    """The same JSON with everything outside ASCII as `\\uXXXX`. It stands in strings only, so runs can be replaced."""
+    return _NOT_ASCII.sub(lambda run: encode_basestring_ascii(run[0])[1:-1], encoded.decode()).encode("ascii")
+
+
+class EventStream(Response):
+    """Sends what `events` yields, each as it is: one or more whole events (`sse`, `DONE`).
+
+    Status and headers go out with the first event, or after `first_wait_s` of silence (default: `keep_alive_s`): a
+    fault before that is a plain JSON error with its status. Later it is one `data:` error object, and the stream ends
+    without `[DONE]`. After `keep_alive_s` seconds of silence a comment line goes out. A client that reads slowly holds
+    up `events`; one that leaves has it closed: **wrap what a generator iterates over in `contextlib.aclosing`**, so
+    that its end reaches `Headrace.stream`, which cancels the request. `renames` as in `api_error_of`.
+    """
+
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        *,
+        keep_alive_s: float = 5.0,
+        first_wait_s: float | None = None,
+        renames: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._events = events
+        self._keep_alive_s = keep_alive_s
+        self._first_wait_s = keep_alive_s if first_wait_s is None else first_wait_s
+        self._renames = renames
+        self._open = False
+        self._writing = False
+        self.status_code = 200
+        self.background = None
+        self.media_type = "text/event-stream"
+        # nginx holds back what it proxies unless it is told not to.
+        self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._quiet_until = self._loop.time() + self._first_wait_s
+        exchange = exchange_in(scope)
+        exchange.streamed = True
+        keeping_alive = asyncio.create_task(self._keep_alive())
+        try:
+            await self._pump(receive)
+        except ClientGone:
+            exchange.status, exchange.outcome = CLIENT_GONE, "client_gone"
+            return
+        except Exception as error:  # noqa: BLE001 — whatever it is, the client is told
+            await self._fail(scope, receive, error)
+            return
+        except asyncio.CancelledError as error:  # the process stops, and waits no longer
+            await self._fail(scope, receive, error)
+            raise
+        finally:
+            keeping_alive.cancel()
+        await self._write(b"", more=False)
+
+    async def _pump(self, receive: Receive) -> None:
+        async with present(receive), contextlib.aclosing(self._events):
+            async for event in self._events:
+                await self._write(event)
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        self._writing = True
+        if not self._open:
+            self._open = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self._writing = False
+        self._quiet_until = self._loop.time() + self._keep_alive_s
+
+    async def _keep_alive(self) -> None:
+        """Never inside an event: each is one write. Not while one waits for a slow reader."""
+        while True:
+            await asyncio.sleep(max(self._quiet_until - self._loop.time(), 0.001))
+            if self._loop.time() >= self._quiet_until and not self._writing:
+                await self._write(KEEP_ALIVE)
+
+    async def _fail(self, scope: Scope, receive: Receive, error: BaseException) -> None:
+        answer = await error_for(scope, error, self._renames)
+        if self._open:
+            await self._write(sse(answer.body), more=False)
+        else:
+            await answer.response()(scope, receive, self._send)

@@ -1,0 +1,1 @@
+"""`/v1/responses`: OpenAI's Responses API, whose answers outlive the edge that took the request in."""

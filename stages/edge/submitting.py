@@ -1,0 +1,60 @@
+"""The one place where an HTTP request becomes requests to Headrace: their ids are chosen, and their streams opened."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from broker.assembly import Chunk
+from broker.client import Headrace
+from schemas.faults import RequestFault
+from schemas.kept_request import KeptRequest
+from schemas.model import ModelCard
+from stages.edge.callers import Caller
+from stages.edge.errors import api_error_of
+from stages.edge.exchange import exchange_of
+from stages.edge.gateway import Gateway
+from stages.edge.headers import request_id_of, trace_of
+from stages.edge.idempotency import answer_to, said_by
+from stages.edge.translation import Asked
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is decided before anything is sent: the request's id, its model, and the client that sends it.
+
+    `said` is there where the call has an `Idempotency-Key`.
+    """
+
+    id: str
+    card: ModelCard
+    client: Headrace
+    trace: str
+    said: KeptRequest | None
+
+    @classmethod
+    async def of(cls, request: Request, gateway: Gateway, caller: Caller, model: str | None) -> "Submission":
+        """Raises `ApiError` 404 for a model that is not served, or not to this caller, 503 where no broker is."""
+        card = await gateway.card(caller, model or "")
+        client = await gateway.client(caller.tenant)
+        exchange_of(request).model = card.slug
+        return cls(request_id_of(request), card, client, trace_of(request), said_by(request))
+
+    async def stream(self, asked: Asked, part: str = "") -> AsyncGenerator[Chunk, None]:
+        """The chunks of the answer; leaving early cancels. `part` tells several requests of one body apart.
+
+        With an `Idempotency-Key` they are those of the first call's answer, and leaving cancels nothing.
+        Raises `ApiError`, with fields as the client wrote them.
+        """
+        identity = f"{self.id}-{part}" if part else self.id
+        options: dict[str, Any] = {**asked.options, "model": self.card.name}
+        try:
+            async with contextlib.aclosing(
+                answer_to(self.client, self.said, request_id=identity, trace=self.trace, **options)
+            ) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except RequestFault as fault:
+            raise api_error_of(fault, asked.renames) from fault
