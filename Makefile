@@ -61,10 +61,10 @@ lint: $(INSTALLED) ## ruff, pyright, the direction of imports
 	$(call timed,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright && $(BIN)/lint-imports)
 
 unit: $(INSTALLED) ## without a broker
-	$(call timed,$(call suite,tests/unit,-m "not long"))
+	$(call timed,$(call suite,tests/unit,-n 2 -m "not long"))
 
 integration: $(INSTALLED) ## with a real nats-server
-	$(call timed,$(call suite,tests/integration,-m "not long"))
+	$(call timed,$(call suite,tests/integration,-n 2 -m "not long"))
 
 acceptance: $(INSTALLED) ## with real processes, a real engine, signals
 	$(call timed,$(call suite,tests/acceptance,-m "not long"))

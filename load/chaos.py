@@ -6,6 +6,8 @@ replica after the other, the next when all is as it was, and prints one line of 
 Exit status: 0 when every accepted request ended once, with the right answer; 1 when anything was lost, failed, wrong,
 missing, doubled or ended twice (with --storm failures do not count); 2 for a wrong command line.
 
+With edges among the targets, half of the load goes over HTTP; with edges alone, all of it.
+
 Signals: KILL; STOP (SIGSTOP for longer than the lease or the ack wait, then SIGCONT: a zombie); TERM (a drain);
 CUT (the way to the broker is frozen or severed for as long). The broker is started again after its death.
 """
@@ -26,6 +28,7 @@ import structlog
 from broker.connection import BrokerError
 from load.chaos_faults import SIGNALS, TARGETS, plan_faults
 from load.chaos_findings import Findings, report
+from load.chaos_pipeline import EDGE
 from load.chaos_run import ChaosOptions, run_chaos
 
 OK, BAD, USAGE = 0, 1, 2
@@ -69,16 +72,25 @@ def options_of(arguments: argparse.Namespace, usage: argparse.ArgumentParser) ->
     if min(arguments.faults, arguments.streams, arguments.clients, arguments.duration, arguments.step_ms) <= 0:
         usage.error("faults, streams, clients, duration and step-ms have to be above zero")
     faults = plan_faults(arguments.seed, arguments.faults, targets, signals, arguments.replicas)
+    over_http = _over_http(arguments.streams, targets)
     return ChaosOptions(
         faults=faults,
         seed=arguments.seed,
-        streams=arguments.streams,
+        streams=arguments.streams - over_http,
+        http_streams=over_http,
         clients=min(arguments.clients, arguments.streams),
         replicas=arguments.replicas,
         step_ms=arguments.step_ms,
         duration_s=arguments.duration,
         storm=arguments.storm,
     )
+
+
+def _over_http(streams: int, targets: list[str]) -> int:
+    """Of so many streams: all where edges alone are disturbed, half where they are among others, else none."""
+    if EDGE not in targets:
+        return 0
+    return streams if targets == [EDGE] else streams // 2
 
 
 def _chosen(option: str, texts: list[str], known: Sequence[str], usage: argparse.ArgumentParser) -> list[str]:

@@ -63,6 +63,32 @@ def check_received(case: Case, choices: dict[int, Received], fault: str) -> Flaw
     return flaws
 
 
+def check_texts(case: Case, choices: dict[int, Received], fault: str) -> Flaws:
+    """As `check_received` where a client sees no ids: characters are counted in their place, usage is of all choices.
+
+    `stop_reason` None says nothing: not every API tells it.
+    """
+    flaws = Flaws()
+    for number in choices if fault else range(case.n):
+        got = choices.get(number, Received())
+        flaws.add(_check_text(case.truth, got, whole=not fault))
+        used = (got.usage.prompt_tokens, got.usage.completion_tokens) if got.usage else None
+        wanted = (case.truth.prompt_tokens, case.n * len(case.truth.ids))
+        if not fault and not flaws and used != wanted:
+            flaws.add(Flaws(wrong=1, said=[f"usage {used}, not {wanted}"]))
+    return flaws
+
+
+def _check_text(truth: Truth, got: Received, *, whole: bool) -> Flaws:
+    if not whole and _begins(truth.text, got.text):
+        return Flaws()
+    flaws = compare_ids([ord(each) for each in got.text], [ord(each) for each in truth.text], whole=whole)
+    stopped_right = got.stop_reason in (None, truth.stop_reason)
+    if whole and not flaws and not (got.finish == truth.finish and stopped_right and not got.gaps):
+        return Flaws(wrong=1, said=[f"ended with {got.finish!r}, not {truth.finish!r}; {got.gaps} gaps"])
+    return flaws
+
+
 def _check_choice(truth: Truth, got: Received, *, whole: bool) -> Flaws:
     """A whole answer equals the truth; one that a fault cut off is a beginning of it."""
     flaws = compare_ids(got.ids, truth.ids, whole=whole)

@@ -8,9 +8,9 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from load.chaos_pipeline import BROKER, STAGES, ChaosPipeline, Replica
+from load.chaos_pipeline import BROKER, EDGE, STAGES, ChaosPipeline, Replica
 
-TARGETS = (*STAGES, BROKER)
+TARGETS = (*STAGES, BROKER, EDGE)
 SIGNALS = ("KILL", "STOP", "TERM", "CUT")
 MIX = ("KILL", "KILL", "STOP", "TERM", "CUT")
 """What a target is dealt in turn where no signal is named: deaths are the commonest."""

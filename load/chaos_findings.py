@@ -7,11 +7,17 @@ from typing import Any
 
 from load.chaos_check import StoredFlaws
 from load.chaos_faults import Fault
+from load.chaos_http_requests import make_http_case
 from load.chaos_load import Asked
-from load.chaos_requests import make_case
+from load.chaos_requests import Case, make_case
 from load.percentiles import percentile
 
 SHOWN_PROBLEMS = 20
+
+
+def case_of(seed: int, asked: Asked) -> Case:
+    """What was asked, with its truth: made anew, since thousands of them would take their space."""
+    return make_http_case(seed, asked.number).case if asked.over_http else make_case(seed, asked.number)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Findings:
     done: list[Fault] = field(default_factory=list[Fault])
     asked: list[Asked] = field(default_factory=list[Asked])
     refusals: dict[str, int] = field(default_factory=dict[str, int])
+    broken: dict[str, int] = field(default_factory=dict[str, int])
     stored: dict[str, StoredFlaws] = field(default_factory=dict[str, StoredFlaws])
     unread: int = 0
     tokens: int = 0
@@ -99,7 +106,7 @@ def _requests(findings: Findings, seed: int) -> dict[str, Any]:
     accepted = [each for each in findings.asked if each.accepted]
     lost = [each for each in accepted if not each.ended or each.fault == "lost"]
     faulted = [each for each in accepted if each.ended and each.fault not in ("", "lost")]
-    wanted = [each for each in faulted if each.fault in make_case(seed, each.number).may_fail]
+    wanted = [each for each in faulted if each.fault in case_of(seed, each).may_fail]
     return {
         "accepted": len(accepted),
         "ended": len(accepted) - len(lost),
@@ -107,6 +114,8 @@ def _requests(findings: Findings, seed: int) -> dict[str, Any]:
         "failed": dict(Counter(each.fault for each in faulted if each not in wanted)),
         "ended_as_asked": dict(Counter(each.fault for each in wanted)),
         "refused_at_first": findings.refusals,
+        "over_http": sum(each.over_http for each in accepted),
+        "streams_broken": findings.broken,
     }
 
 
@@ -152,7 +161,7 @@ def _by_fault(findings: Findings, values: Callable[[Disturbance], list[float]]) 
 def _problems(findings: Findings, seed: int) -> Iterable[str]:
     for each in findings.asked:
         said = [*each.flaws.said, *(findings.stored.get(each.id) or StoredFlaws()).said]
-        if each.accepted and (said or (each.fault and each.fault not in make_case(seed, each.number).may_fail)):
+        if each.accepted and (said or (each.fault and each.fault not in case_of(seed, each).may_fail)):
             yield f"{each.id} ({each.kind}{f', {each.fault}' if each.fault else ''}): {'; '.join(said) or 'no answer'}"
         elif each.accepted and not each.ended:
             yield f"{each.id} ({each.kind}): has not ended"

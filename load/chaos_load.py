@@ -34,15 +34,18 @@ class AcceptanceClient(Headrace):
         super().__init__(url, tenant=TENANT)
         self.accepted: set[str] = set()
 
-    async def _submit(self, request: Request) -> tuple[AnswerStream, bool]:
-        submitted = await super()._submit(request)
+    async def _submit(self, request: Request, trace: str = "") -> tuple[AnswerStream, bool]:
+        submitted = await super()._submit(request, trace)
         self.accepted.add(request.id)
         return submitted
 
 
 @dataclass
 class Asked:
-    """One request and what became of it. `fault`: the code it ended with, "" for a good end, "lost" for none."""
+    """One request and what became of it. `fault`: the code it ended with, "" for a good end, "lost" for none.
+
+    `number` counts those over NATS and those `over_http` apart.
+    """
 
     number: int
     id: str
@@ -54,6 +57,7 @@ class Asked:
     give_up_at: float = 0.0
     fault: str = ""
     flaws: Flaws = field(default_factory=Flaws)
+    over_http: bool = False
 
 
 class Load:

@@ -7,6 +7,7 @@ readiness are known, and the last replica of each stage can have its own way to 
 import asyncio
 import json
 import os
+import socket
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -19,17 +20,21 @@ from load.link import Link
 from load.memory import Memory
 from stages.commands.plan import UpOptions, plan
 from stages.commands.status import Observer, Snapshot
+from stages.edge.settings import EdgeSettings
 from stages.process.child import Child, ChildSpec
 from stages.process.child_output import Write, to_folder
 from stages.sections import present_stages
+from stages.settings import variable
 from stages.supervisor import Supervisor
 from stages.topology_settings import TopologyLimits
 
 STAGES = ("preprocess", "schedule", "inference", "postprocess")
 BROKER = "broker"
+EDGE = "edge"
 GRACE_S = 5.0
 STOP_S = 20.0
 LISTEN_S = 0.6
+KEEP_ALIVE_S = 2.0
 LOUD = ("error", "critical", "exception")
 
 
@@ -78,7 +83,7 @@ class Listening:
 class ChaosPipeline:
     """`async with ChaosPipeline(…) as pipeline`: all of it runs, and everything is ended at the end."""
 
-    def __init__(self, folder: Path, replicas: int, step_ms: float, *, links: bool) -> None:
+    def __init__(self, folder: Path, replicas: int, step_ms: float, *, links: bool, edges: bool) -> None:
         self._folder = folder
         self._count = replicas
         self._step_ms = step_ms
@@ -86,7 +91,8 @@ class ChaosPipeline:
         self.listening = Listening(folder / "logs")
         self.memory = Memory()
         self.broker_lock = asyncio.Lock()
-        self.replicas: dict[str, list[Replica]] = {stage: [] for stage in STAGES}
+        self.replicas: dict[str, list[Replica]] = {stage: [] for stage in (*STAGES, *([EDGE] if edges else []))}
+        self.edge_urls: list[str] = []
 
     async def __aenter__(self) -> "ChaosPipeline":
         self.server = await EmbeddedServer.start(self._folder / "nats")
@@ -163,29 +169,43 @@ class ChaosPipeline:
             self.memory.look(group, pid)
 
     async def _start_stages(self) -> None:
-        counts = {stage: self._count if stage in STAGES else 0 for stage in present_stages()}
+        counts = {stage: self._count if stage in self.replicas else 0 for stage in present_stages()}
         options = UpOptions(
             nats_url=self.server.url,
             engine="simulated",
             replicas=counts,
-            overrides={"inference.simulated_step_ms": str(self._step_ms), "process.grace_s": str(GRACE_S)},
+            overrides={
+                "inference.simulated_step_ms": str(self._step_ms),
+                "process.grace_s": str(GRACE_S),
+                "edge.keep_alive_s": str(KEEP_ALIVE_S),
+            },
         )
         own = {
             "HEADRACE_LOG_FORMAT": "json",
             "XDG_CACHE_HOME": str(self._folder / "cache"),
             "PYTHONWARNINGS": "default",
         }
-        links = {stage: await self._new_link() for stage in STAGES} if self._linked else {}
+        links = {stage: await self._new_link() for stage in self.replicas} if self._linked else {}
         specs: list[ChildSpec] = []
         for spec in plan(options, os.environ):
             link = links.get(spec.stage) if spec.number == self._count - 1 else None
             url = f"nats://127.0.0.1:{link.port}" if link else self.server.url
-            specs.append(spec.with_more({**own, "HEADRACE_NATS_URL": url}))
+            specs.append(spec.with_more({**own, "HEADRACE_NATS_URL": url, **self._own_port(spec)}))
         self._supervisor = Supervisor(specs, self.listening)
         for child in self._supervisor.children:
             link = links.get(child.spec.stage) if child.spec.number == self._count - 1 else None
             self.replicas[child.spec.stage].append(Replica(child, link))
         self._supervisor.start()
+
+    def _own_port(self, spec: ChildSpec) -> dict[str, str]:
+        """Every edge has a port of its own: who goes to another edge must not come to the same one."""
+        if spec.stage != EDGE:
+            return {}
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = int(one.getsockname()[1])
+        self.edge_urls.append(f"http://127.0.0.1:{port}")
+        return {variable(EdgeSettings, "port"): str(port)}
 
     async def _new_link(self) -> Link:
         host, _, port = self.server.url.removeprefix("nats://").partition(":")

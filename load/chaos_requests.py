@@ -73,9 +73,16 @@ def make_case(seed: int, number: int) -> Case:
     return KINDS[kind][1](_draft(dice, number))
 
 
-def _draft(dice: random.Random, number: int) -> _Draft:
+def make_chat_case(seed: int, number: int) -> Case:
+    """A case that every API serves: one message, and nothing that only Headrace's own clients can say."""
+    dice = random.Random(f"chat/{seed}/{number}")
+    kind = dice.choices(list(CHAT_KINDS), list(CHAT_KINDS.values()))[0]
+    return KINDS[kind][1](_draft(dice, number, "messages"))
+
+
+def _draft(dice: random.Random, number: int, way: str = "") -> _Draft:
     """A prompt that no other number has, as ids, text or a question, and a length."""
-    way = dice.choices(("ids", "text", "messages"), (60, 15, 25))[0]
+    way = way or dice.choices(("ids", "text", "messages"), (60, 15, 25))[0]
     words = " ".join(dice.choices(WORDS, k=dice.randint(4, 120)))
     arguments: dict[str, Any] = {"deadline_s": NORMAL_DEADLINE_S}
     if way == "ids":
@@ -175,3 +182,5 @@ KINDS: dict[str, tuple[int, Callable[[_Draft], Case]]] = {
     "short deadline": (6, _short_deadline),
 }
 """How often each comes (in 100), and what makes it."""
+
+CHAT_KINDS = {"plain": 60, "sampled": 10, "two choices": 10, "stop string": 20}

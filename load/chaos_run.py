@@ -11,29 +11,38 @@ from pathlib import Path
 
 from broker import subjects
 from broker.connection import BrokerError
+from broker.replay import stored_results
 from broker.results import ResultHistory
 from load.chaos_check import check_stored
 from load.chaos_faults import Fault, do
-from load.chaos_findings import Findings
+from load.chaos_findings import Findings, case_of
+from load.chaos_http import HttpLoad
+from load.chaos_http_requests import BROKEN
 from load.chaos_load import AFTER_DEADLINE_S, TENANT, Asked, Load
 from load.chaos_pipeline import ChaosPipeline, until_whole
-from load.chaos_requests import NORMAL_DEADLINE_S, make_case
+from load.chaos_requests import NORMAL_DEADLINE_S
 from load.chaos_watch import WHOLE_PATIENCE_S, FaultWatch
 from load.ending import ending
+from schemas.result import Result
 
 START_PATIENCE_S = 90.0
 WARM_UP_S = 4.0
 STORM_PAUSE_S = (0.3, 3.0)
+BROKEN_PATIENCE_S = 60.0
 DRAIN_PATIENCE_S = NORMAL_DEADLINE_S + AFTER_DEADLINE_S + 10.0
 
 
 @dataclass(frozen=True)
 class ChaosOptions:
-    """What to do, for how long (`duration_s`: no fault begins after that), and with how much load."""
+    """What to do, for how long (`duration_s`: no fault begins after that), and with how much load.
+
+    `streams` go over NATS, `http_streams` over edges, which there are then.
+    """
 
     faults: list[Fault]
     seed: int
     streams: int
+    http_streams: int
     clients: int
     replicas: int
     step_ms: float
@@ -54,20 +63,35 @@ class ChaosRun:
         """Raises `RuntimeError` where the pipeline does not come up."""
         options = self._options
         links = any(fault.signal == "CUT" for fault in options.faults)
-        async with ChaosPipeline(self._folder, options.replicas, options.step_ms, links=links) as pipeline:
+        async with ChaosPipeline(
+            self._folder, options.replicas, options.step_ms, links=links, edges=options.http_streams > 0
+        ) as pipeline:
             if missing := await until_whole(pipeline, START_PATIENCE_S):
                 raise RuntimeError(f"the pipeline did not come up: {missing}")
             self._tell("the pipeline is up")
-            self._load = Load(pipeline.url, options.seed, options.streams, options.clients)
+            self._make_load(pipeline)
             memory, lag = asyncio.create_task(self._watch_memory(pipeline)), asyncio.create_task(self._watch_lag())
             async with ending(memory, lag):
                 await self._disturb(pipeline)
                 await self._count(pipeline)
         return self._findings
 
+    def _make_load(self, pipeline: ChaosPipeline) -> None:
+        options = self._options
+        self._load = Load(pipeline.url, options.seed, options.streams, options.clients)
+        self._http = HttpLoad(
+            pipeline.edge_urls, options.seed, options.http_streams, self._load.streams, self._load.throughput
+        )
+
+    async def _run_load(self) -> None:
+        """Until it is stopped, and all that was asked has ended."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._load.run())
+            group.create_task(self._http.run())
+
     async def _disturb(self, pipeline: ChaosPipeline) -> None:
         """Load from before the first fault until after the last; then all that was accepted has to end."""
-        loading = asyncio.create_task(self._load.run())
+        loading = asyncio.create_task(self._run_load())
         faults = asyncio.create_task(self._do_all(pipeline))
         async with ending(loading, faults):
             await asyncio.wait({loading, faults}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,6 +100,7 @@ class ChaosRun:
                 raise RuntimeError("the load ended by itself")
             faults.result()
             self._load.stop()
+            self._http.stop()
             self._tell("draining")
             done, _ = await asyncio.wait({loading}, timeout=DRAIN_PATIENCE_S)
             self._findings.drained = bool(done)
@@ -86,7 +111,7 @@ class ChaosRun:
         await (self._storm(pipeline) if self._options.storm else self._one_at_a_time(pipeline))
 
     async def _one_at_a_time(self, pipeline: ChaosPipeline) -> None:
-        watch = FaultWatch(pipeline, self._load, self._findings)
+        watch = FaultWatch(pipeline, self._load, self._http, self._findings)
         for fault in self._in_time():
             self._tell(f"{fault.number + 1}: {await watch.next(fault)}")
 
@@ -117,11 +142,12 @@ class ChaosRun:
     async def _count(self, pipeline: ChaosPipeline) -> None:
         """What is left to be read once nothing moves any more."""
         findings, load = self._findings, self._load
-        findings.asked, findings.refusals = load.asked, dict(load.refusals)
+        findings.asked = [*load.asked, *self._http.asked]
+        findings.refusals, findings.broken = dict(load.refusals + self._http.refusals), dict(self._http.broken)
         findings.tokens = load.throughput.total
         findings.seconds = time.monotonic() - self._began
-        self._tell(f"reading the stored results of {len(load.asked)} requests")
-        for asked in load.asked:
+        self._tell(f"reading the stored results of {len(findings.asked)} requests")
+        for asked in findings.asked:
             if asked.accepted:
                 await self._read_stored(pipeline, asked)
         pipeline.look_at_memory()
@@ -130,15 +156,25 @@ class ChaosRun:
         findings.errors = dict(pipeline.listening.errors)
 
     async def _read_stored(self, pipeline: ChaosPipeline, asked: Asked) -> None:
-        partition = subjects.partition_of(f"{TENANT}.{asked.id}", pipeline.topology.partitions)
+        case = case_of(self._options.seed, asked)
         try:
-            results = await ResultHistory(pipeline.connection, partition).of(TENANT, asked.session, asked.id)
+            results = await self._stored(pipeline, asked)
+            give_up_at = time.monotonic() + BROKEN_PATIENCE_S
+            while asked.fault == BROKEN and _ends(results) < case.n and time.monotonic() < give_up_at:
+                await asyncio.sleep(1)  # nobody has waited for its end
+                results = await self._stored(pipeline, asked)
         except BrokerError as error:
             self._findings.unread += 1
             self._tell(f"{asked.id}: {error}")
             return
-        case = make_case(self._options.seed, asked.number)
         self._findings.stored[asked.id] = check_stored(case, results)
+
+    async def _stored(self, pipeline: ChaosPipeline, asked: Asked) -> list[Result]:
+        partition = subjects.partition_of(f"{TENANT}.{asked.id}", pipeline.topology.partitions)
+        if not asked.over_http:
+            return await ResultHistory(pipeline.connection, partition).of(TENANT, asked.session, asked.id)
+        subject = subjects.result(partition, TENANT, "*", asked.id)  # the session is that of the edge
+        return await stored_results(pipeline.connection, partition, subject)
 
     async def _watch_memory(self, pipeline: ChaosPipeline) -> None:
         while True:
@@ -154,6 +190,11 @@ class ChaosRun:
 
     def _tell(self, text: str) -> None:
         print(f"[{time.monotonic() - self._began:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def _ends(results: list[Result]) -> int:
+    """How many choices have ended."""
+    return len({each.choice for each in results if each.terminal})
 
 
 async def run_chaos(options: ChaosOptions, folder: Path) -> Findings:

@@ -7,8 +7,9 @@ from statistics import median
 from broker import subjects
 from load.chaos_faults import Fault, do
 from load.chaos_findings import Disturbance, Findings
+from load.chaos_http import HttpLoad
 from load.chaos_load import TENANT, Load
-from load.chaos_pipeline import ChaosPipeline, until_whole
+from load.chaos_pipeline import EDGE, ChaosPipeline, until_whole
 from load.ending import ending
 from load.stalls import Name, Silence
 from load.throughput import BACK_AT, Return
@@ -22,9 +23,10 @@ LOOK_S = 0.1
 class FaultWatch:
     """Does faults and measures them, against the calm before each."""
 
-    def __init__(self, pipeline: ChaosPipeline, load: Load, findings: Findings) -> None:
+    def __init__(self, pipeline: ChaosPipeline, load: Load, http: HttpLoad, findings: Findings) -> None:
         self._pipeline = pipeline
         self._load = load
+        self._http = http
         self._findings = findings
         self._rates: list[float] = []
         self._counts: list[int] = []
@@ -33,6 +35,7 @@ class FaultWatch:
         """A calm, the fault, and the way back; what there was to see, in words."""
         calm = await self._calm_again(fault.pause_s)
         owned = await self._partitions_of(fault)
+        there = self._http.at_edge(fault.victim) if fault.target == EDGE else frozenset[str]()
         self._pipeline.look_at_memory()
         began = time.monotonic()
         self._load.streams.open_window()
@@ -41,7 +44,7 @@ class FaultWatch:
         async with ending(asyncio.create_task(do(fault, self._pipeline))) as doing:
             missing = await self._until_back(doing, back)
         silences = self._load.streams.close_window(time.monotonic())
-        concerned, others = _concerned(fault, silences, owned, self._pipeline.topology.partitions)
+        concerned, others = _concerned(fault, silences, owned, there, self._pipeline.topology.partitions)
         if doing.result():
             self._findings.done.append(fault)
         self._findings.disturbances.append(Disturbance(fault, concerned, others, back.seconds, back.low_s, missing))
@@ -99,12 +102,12 @@ class FaultWatch:
 
 
 def _concerned(
-    fault: Fault, silences: dict[Name, Silence], owned: frozenset[int], partitions: int
+    fault: Fault, silences: dict[Name, Silence], owned: frozenset[int], there: frozenset[str], partitions: int
 ) -> tuple[list[float], list[float]]:
     """The silences of those streams that the fault concerns, and of the others.
 
-    A worker's streams are those that went on under another attempt, an owner's those of its partitions; everything else
-    concerns all.
+    A worker's streams are those that went on under another attempt, an edge's those that were read `there`, an owner's
+    those of its partitions; everything else concerns all.
     """
     concerned: list[float] = []
     others: list[float] = []
@@ -112,6 +115,8 @@ def _concerned(
         mine = True
         if fault.target == "inference":
             mine = silence.resumed
+        elif fault.target == EDGE:
+            mine = name[0] in there
         elif fault.target == "postprocess":
             mine = subjects.partition_of(f"{TENANT}.{name[0]}", partitions) in owned
         (concerned if mine else others).append(silence.seconds)

@@ -22,7 +22,10 @@ class NotReady(RuntimeError):
 
 
 class Pipeline:
-    """A running `headrace up`. `url` is its broker's; everything it writes lies in `folder`."""
+    """A running `headrace up`. `url` is its broker's; everything it writes lies in `folder`.
+
+    Without an edge, unless `arguments` say `--replicas edge=1`: then it answers at `api_url`.
+    """
 
     def __init__(self, folder: Path, arguments: list[str], ready_s: float = READY_S) -> None:
         self.folder = folder
@@ -34,7 +37,8 @@ class Pipeline:
         }
         self.environ.pop("HEADRACE_NATS_URL", None)
         self._output = (folder / "up.out").open("wb")
-        command = ["up", "--logs", str(folder / "logs"), *arguments]
+        edge = [] if any(text.startswith("edge=") for text in arguments) else ["--replicas", "edge=0"]
+        command = ["up", "--logs", str(folder / "logs"), *edge, *arguments]
         self.process = self._start(command)
         self._beside: list[subprocess.Popen[bytes]] = []
         self.url = self._wait_until_ready(ready_s)
@@ -42,6 +46,12 @@ class Pipeline:
     @property
     def output(self) -> str:
         return (self.folder / "up.out").read_text(errors="replace")
+
+    @property
+    def api_url(self) -> str:
+        """Where the edge answers (`http://…/v1`), "" without one."""
+        lines = [line for line in self.output.splitlines() if line.startswith("OpenAI API: ")]
+        return lines[0].split()[-1] if lines else ""
 
     def log_of(self, part: str) -> str:
         """The logs of all processes whose name contains `part`."""

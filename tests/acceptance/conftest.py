@@ -35,9 +35,32 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
 
 
 @pytest.fixture(scope="session")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """One process of every stage, a simulated worker whose steps take 5 ms, for HTTP. Its end has to be a clean one."""
+    arguments = ["--engine", "simulated", "--replicas", "edge=1", "--set", "inference.simulated_step_ms=5"]
+    pipeline = Pipeline(tmp_path_factory.mktemp("edges"), arguments)
+    yield pipeline
+    status = pipeline.stop()
+    assert status == 0, pipeline.output[-3000:]
+
+
+@pytest.fixture(scope="session")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """One process of every stage and a simulated worker whose answers are what the last user message says.
+
+    Its model writes tool calls as Hermes and thoughts between `<think>` and `</think>` (`stages.inference.echo_model`).
+    """
+    arguments = ["--engine", "simulated", "--replicas", "edge=1", "--set", "inference.simulated_echo=true"]
+    pipeline = Pipeline(tmp_path_factory.mktemp("echo"), arguments)
+    yield pipeline
+    status = pipeline.stop()
+    assert status == 0, pipeline.output[-3000:]
+
+
+@pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """One process of every stage with vLLM and the bundled model. Its end has to be a clean one."""
-    pipeline = Pipeline(tmp_path_factory.mktemp("real"), [], ready_s=150)
+    pipeline = Pipeline(tmp_path_factory.mktemp("real"), ["--replicas", "edge=1"], ready_s=150)
     yield pipeline
     status = pipeline.stop()
     assert status == 0, pipeline.output[-3000:]

@@ -32,7 +32,9 @@ SMALL = {
     "partitions": 1,
     "max_request_bytes": 100_000,
     **dict.fromkeys(("requests_max_bytes", "tickets_max_bytes", "results_max_bytes"), 4 * MIB),
-    **dict.fromkeys(("journal_max_bytes", "dead_max_bytes", "models_max_bytes", "cancelled_max_bytes"), MIB),
+    **dict.fromkeys(
+        ("journal_max_bytes", "dead_max_bytes", "models_max_bytes", "cancelled_max_bytes", "responses_max_bytes"), MIB
+    ),
     "artifacts_max_bytes": 8 * MIB,
 }
 
@@ -138,7 +140,7 @@ async def test_full_results_refuse_new_answers_alone(
         while (await filling(connection, 0)).part < 0.86:
             await Publisher(connection).publish(subjects.result(0, "other", "s", "x"), bytes(20_000))
         await until(lambda: _busy(client), "busy")
-        assert events(pipeline, "preprocess", "preprocess.results_full")
+        await until(lambda: bool(events(pipeline, "preprocess", "preprocess.results_full")), "a line that says why")
         await ended(streams)
         await expect_busy(client, 100)
         history = ResultHistory(connection, 0)

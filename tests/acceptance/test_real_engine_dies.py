@@ -1,6 +1,7 @@
 """The worker with the real engine is killed in mid-answer: every answer is the one that nobody disturbed."""
 
 import asyncio
+import json
 import signal
 import warnings
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import pytest
 
 from headrace import Chunk, Headrace
 from load.pipeline import Pipeline
+from schemas.ticket import Structured
 from stages.inference.engine import EngineRequest
 from tests.acceptance.processes import processes_of, times_ready
 from tests.acceptance.real_engine import Answer, RealEngine, near_tie
@@ -29,8 +31,19 @@ ASKED: dict[str, dict[str, Any]] = {
     "stop string": {},
     "min_tokens": {"min_tokens": 50, "ignore_eos": False},
     "another prompt": {},
+    "json schema": {"max_tokens": 120, "ignore_eos": False},
 }
-QUESTIONS = {"another prompt": "Write a long story about a bee and a violin."}
+QUESTIONS = {"another prompt": "Write a long story about a bee and a violin.", "json schema": "List eight rivers."}
+SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 6, "maxLength": 12},
+    "minItems": 8,
+    "maxItems": 8,
+}
+HELD = {"json schema": Structured("json", json.dumps(SCHEMA))}
+"""Answers that a grammar holds, which has to be led through what they said before."""
+
+STOPPED = ("stop string", "json schema")
 QUESTION = "Name twelve rivers, and say of each of them where it begins."
 
 
@@ -64,7 +77,7 @@ async def undisturbed(engine: RealEngine) -> dict[str, Answer]:
     """What the engine alone says to each, without the stop string."""
     requests: list[EngineRequest] = []
     for name in ASKED:
-        options: dict[str, Any] = {**sampling_of(name), "logprobs": 2}
+        options: dict[str, Any] = {**sampling_of(name), "logprobs": 2, "structured": HELD.get(name)}
         requests.append(engine.request(name, engine.chat(QUESTIONS.get(name, QUESTION)), **options))
     return dict(zip(ASKED, await engine.run(*requests), strict=True))
 
@@ -77,7 +90,7 @@ def late_stop(text: str) -> str:
 
 
 async def test_killed_in_mid_answer(engine: RealEngine, real: Pipeline) -> None:
-    """Six answers at temperature 0 go on in the next process: same ids, text and logprobs, one terminal result each.
+    """Seven answers at temperature 0 go on in the next process: same ids, text and logprobs, one terminal result each.
 
     A near tie may go the other way; it is reported. At the end the pipeline is ready as before.
     """
@@ -89,6 +102,8 @@ async def test_killed_in_mid_answer(engine: RealEngine, real: Pipeline) -> None:
 
     async def read(client: Headrace, name: str) -> None:
         options: dict[str, Any] = {**sampling_of(name), "stop": stop if name == "stop string" else None}
+        if name in HELD:
+            options["structured_outputs"] = {"json": SCHEMA}
         prompt = engine.chat(QUESTIONS.get(name, QUESTION))
         async for chunk in client.stream(prompt=prompt, request_id=name.replace(" ", "-"), **options):
             reads[name].take(chunk)
@@ -109,7 +124,8 @@ async def test_killed_in_mid_answer(engine: RealEngine, real: Pipeline) -> None:
         await tap.settled()
         ends = {name: await tap.terminal(name.replace(" ", "-")) for name in ASKED}
 
-    assert ends == {name: "stop" if name == "stop string" else "length" for name in ASKED}
+    assert ends == {name: "stop" if name in STOPPED else "length" for name in ASKED}
+    assert len(json.loads(reads["json schema"].text)) == 8
     for name, one in reads.items():
         assert len({chunk.attempt for chunk in one.chunks}) > 1, f"{name} was not resumed"
     found = {name: difference(name, reads[name], alone[name], text[name], stop) for name in ASKED}

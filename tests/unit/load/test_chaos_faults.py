@@ -16,10 +16,10 @@ def test_the_same_again() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_everybody_gets_everything(seed: int) -> None:
-    """Of 60 faults each target gets 12, in every five each once, and each of them every signal."""
+    """Of 60 faults each target gets 10, in every six each once, and each of them every signal."""
     faults = plan_faults(seed, 60, TARGETS, (), 3)
-    assert Counter(fault.target for fault in faults) == dict.fromkeys(TARGETS, 12)
-    assert {fault.target for fault in faults[5:10]} == set(TARGETS)
+    assert Counter(fault.target for fault in faults) == dict.fromkeys(TARGETS, 10)
+    assert {fault.target for fault in faults[6:12]} == set(TARGETS)
     for target in TARGETS:
         wanted = set(SIGNALS) - ({"CUT"} if target == "broker" else set())
         assert {fault.signal for fault in faults if fault.target == target} == wanted
