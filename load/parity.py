@@ -53,11 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     questions = [each for each in QUESTIONS if not chosen.only or each.name.startswith(tuple(chosen.only))]
     if not questions:
         usage.error(f"--only {', '.join(chosen.only)}: no question begins so")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # so that the servers end too
+    signal.signal(signal.SIGTERM, _end)
     with tempfile.TemporaryDirectory(prefix="headrace-parity-") as folder:
         reference = _reference(chosen, questions, Path(folder))
         ours = _ask_headrace(chosen, questions, Path(folder))
     return _say({each.name: reference[each.name] for each in questions}, ours, chosen.json, whole=not chosen.only)
+
+
+def _end(*_: object) -> None:
+    """The servers end with it."""
+    sys.exit(ENDED)
 
 
 def _reference(chosen: argparse.Namespace, questions: list[Question], folder: Path) -> dict[str, Asked]:
