@@ -14,13 +14,20 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
     cached_tokens: int
 
 
+class CompletionTokensDetails(msgspec.Struct, frozen=True):
+    """Those of the answer's tokens that are thoughts."""
+
+    reasoning_tokens: int
+
+
 class CompletionUsage(msgspec.Struct, frozen=True):
-    """Tokens of the prompts (each counted once) and of all choices of the answer."""
+    """Tokens of the prompts (each counted once) and of all choices of the answer; the details where it has thoughts."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
 
 
 class AlternativeLogprob(msgspec.Struct, frozen=True):

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from broker.assembly import Chunk
-from schemas.openai import CompletionUsage, PromptTokensDetails
+from schemas.openai import CompletionTokensDetails, CompletionUsage, PromptTokensDetails
 from schemas.result import Usage
 
 
@@ -15,6 +17,7 @@ class UsageCount:
     """
 
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
     outcome: str = ""
     """The finish reason of the choice that ended last."""
 
@@ -31,6 +34,7 @@ class UsageCount:
                 self._ended.add(prompt)
                 self._prompts[prompt] = chunk.usage
             self.completion_tokens += chunk.usage.completion_tokens
+            self.reasoning_tokens += chunk.usage.reasoning_tokens
             self.outcome = chunk.finish
 
     def so_far(self, chunk: Chunk, prompt: int = 0, *, nothing_yet: bool = False) -> CompletionUsage:
@@ -44,8 +48,10 @@ class UsageCount:
         """Of all choices that ended."""
         prompts = self._prompts.values()
         cached = sum(usage.cached_tokens for usage in prompts)
-        return _usage(sum(usage.prompt_tokens for usage in prompts), self.completion_tokens, cached)
+        prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
+        return _usage(prompt_tokens, self.completion_tokens, cached, self.reasoning_tokens)
 
 
-def _usage(prompt: int, completion: int, cached: int) -> CompletionUsage:
-    return CompletionUsage(prompt, completion, prompt + completion, PromptTokensDetails(cached))
+def _usage(prompt: int, completion: int, cached: int, thoughts: int = 0) -> CompletionUsage:
+    details = CompletionTokensDetails(thoughts) if thoughts else msgspec.UNSET
+    return CompletionUsage(prompt, completion, prompt + completion, PromptTokensDetails(cached), details)

@@ -1,6 +1,7 @@
 """Streamed chats, against the types of the `openai` client."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from broker.assembly import Chunk
 from schemas.openai import ChatChunkChoice
+from schemas.result import Usage
 from stages.edge.chat.answer import ChatPieces, ChatStyle, WholeChat
 from stages.edge.chat.stream import ChatStream
 from stages.edge.frames import AnswerHead
@@ -68,6 +70,15 @@ def test_usage_of_several_choices_counts_the_prompt_once() -> None:
     chunks = [one.next("a", tokens=3, finish="stop"), two.next("b", tokens=4, finish="length")]
     usage = streamed(chunks, usage=True)[-2]["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (7, 7, 14)
+
+
+def test_usage_says_how_much_was_thought() -> None:
+    """The tokens of thoughts stand in the details, over all choices; an answer without thoughts has no such details."""
+    chunks = [Script(choice).next("x", finish="stop") for choice in (0, 1)]
+    thought = Usage(prompt_tokens=7, completion_tokens=4, reasoning_tokens=3)
+    thinking = [replace(each, usage=thought) for each in chunks]
+    assert streamed(thinking, usage=True)[-2]["usage"]["completion_tokens_details"] == {"reasoning_tokens": 6}
+    assert "completion_tokens_details" not in streamed(chunks, usage=True)[-2]["usage"]
 
 
 def test_continuous_usage_counts_tokens_so_far() -> None:
