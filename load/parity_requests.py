@@ -4,11 +4,8 @@ Every parameter of the OpenAI surface that the edge serves comes at least once, 
 leaves one candidate), and so do the requests that have to be refused.
 """
 
-from dataclasses import replace
-
 from load.parity_question import (
     CALCULATION,
-    CHAT,
     CLOCK,
     CONTEXT,
     COUNT,
@@ -21,15 +18,14 @@ from load.parity_question import (
     RIVER,
     STORY,
     STORY_IDS,
-    USAGE,
     WEATHER,
     Question,
     chat,
     completion,
-    raw,
     streaming,
     user,
 )
+from load.parity_refusals import REFUSALS
 
 CHATS = [
     chat("plain"),
@@ -189,57 +185,6 @@ COMPLETIONS_ = [
     completion("exact-fit", STORY_IDS, max_tokens=CONTEXT - len(STORY_IDS), stop=["e"]),
     completion("unknown-model", model="nope"),
     completion("logprobs-too-many", logprobs=21),
-]
-
-REFUSALS = [
-    chat("unknown-model", model="nope"),
-    chat("n-zero", n=0),
-    chat("temperature-negative", temperature=-1),
-    chat("temperature-text", temperature="hot"),
-    chat("top-p-zero", top_p=0),
-    chat("top-p-above-one", top_p=1.5),
-    chat("top-k-below", top_k=-2),
-    chat("min-p-above-one", min_p=1.5),
-    chat("max-tokens-zero", max_tokens=0),
-    chat("max-tokens-negative", max_tokens=-3),
-    chat("min-above-max", min_tokens=30),
-    chat("presence-penalty-too-big", presence_penalty=2.5),
-    chat("frequency-penalty-too-big", frequency_penalty=-2.5),
-    chat("repetition-penalty-zero", repetition_penalty=0),
-    chat("too-many-logprobs", logprobs=True, top_logprobs=21),
-    chat("top-logprobs-alone", top_logprobs=2),
-    chat("stop-empty", stop=""),
-    chat("stop-number", stop=5),
-    chat("stop-token-ids-text", stop_token_ids=["x"]),
-    chat("logit-bias-beyond-vocabulary", logit_bias={"10000000": 1}),
-    chat("logit-bias-no-number", logit_bias={"word": 1}),
-    chat("allowed-token-ids-beyond-vocabulary", allowed_token_ids=[10_000_000]),
-    chat("response-format-unknown", response_format={"type": "yaml"}),
-    chat("json-schema-missing", response_format={"type": "json_schema"}),
-    chat("structured-two", structured_outputs={"choice": ["a"], "regex": "b"}),
-    chat("structured-bad-regex", structured_outputs={"regex": "("}),
-    chat("structured-bad-grammar", structured_outputs={"grammar": "root ::= ("}),
-    chat("structured-no-choice", structured_outputs={"choice": []}),
-    chat("messages-empty", []),
-    chat("messages-object", {"role": "user"}),
-    chat("messages-missing", messages=None),
-    chat("role-missing", [{"content": "hello"}]),
-    chat("part-unknown", [{"role": "user", "content": [{"type": "smell", "smell": "x"}]}]),
-    chat("image", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]),
-    chat("too-long", user("word " * (CONTEXT + 10))),
-    chat("too-long-with-answer", max_tokens=CONTEXT, stop=["e"]),
-    chat("continue-and-generate", continue_final_message=True, add_generation_prompt=True),
-    replace(chat("stream-options-number"), streaming={"stream_options": 5}),
-    raw("body-no-json", b"{'model': "),
-    raw("body-list", b"[]"),
-    raw("body-empty", b""),
-    raw("body-no-utf8", b'{"model": "\xff"}'),
-    raw("body-text-type", b'{"model": "nope", "messages": []}', content_type="text/plain"),
-    raw("body-lone-surrogate", b'{"messages": [{"role": "user", "content": "\\ud83d"}], "max_tokens": 1}'),
-    Question("stream-options-whole", "status", CHAT, {**CHATS[0].body, **USAGE}, streamed=False),
-    Question("route-unknown", "status", "/v1/nothing", {"model": MODEL}, streamed=False),
-    Question("method-wrong", "status", CHAT, method="GET", streamed=False),
-    Question("embeddings", "status", "/v1/embeddings", {"model": MODEL, "input": "x"}, streamed=False),
 ]
 
 TOKENS = [
