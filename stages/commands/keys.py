@@ -23,7 +23,7 @@ def new(
     """Make a key and print it, this once; the file gets its digest. Running edges know it within a second."""
     import msgspec
 
-    from stages.edge.keys import KeyEntry, KeysError, add_key, digest_of, new_key
+    from stages.edge.access.keys import KeyEntry, KeysError, add_key, digest_of, new_key
 
     key = new_key()
     said = {

@@ -9,16 +9,16 @@ from starlette.middleware.cors import CORSMiddleware
 
 from broker.connection import BrokerError
 from schemas.faults import RequestFault
-from stages.edge import models_api, probes, tokens_api
 from stages.edge.chat import route as chat
 from stages.edge.completions import route as completions
-from stages.edge.document import add_document
-from stages.edge.errors import ClientGone
-from stages.edge.exchanges import Exchanges
-from stages.edge.failures import answer_failure
 from stages.edge.gateway import Gateway
+from stages.edge.http.errors import ClientGone
+from stages.edge.http.exchanges import Exchanges
+from stages.edge.http.failures import answer_failure
 from stages.edge.measures import Measures
 from stages.edge.responses import route as responses
+from stages.edge.routes import models_api, probes, tokens_api
+from stages.edge.routes.document import add_document
 
 ANSWERED = (RequestFault, RequestValidationError, HTTPException, BrokerError, ClientGone)
 """What a route may raise; anything else is a fault of ours (500)."""

@@ -12,10 +12,10 @@ from broker.client import Headrace
 from broker.connection import BrokerError, Connection
 from broker.registry import Registry, Watch
 from schemas.model import ModelCard
-from stages.edge.callers import Caller
-from stages.edge.doorkeeper import Doorkeeper
-from stages.edge.errors import ApiError, error_of
-from stages.edge.retry_after import RetryAfter
+from stages.edge.access.callers import Caller
+from stages.edge.access.doorkeeper import Doorkeeper
+from stages.edge.http.errors import ApiError, error_of
+from stages.edge.http.retry_after import RetryAfter
 from stages.edge.settings import EdgeSettings
 from stages.telemetry import Telemetry
 

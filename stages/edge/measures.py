@@ -1,6 +1,6 @@
 """What the edge counts of its requests, for Prometheus and OTLP."""
 
-from stages.edge.exchange import Exchange
+from stages.edge.http.exchange import Exchange
 from stages.telemetry import SECONDS, Telemetry
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import structlog
 import uvicorn
 
+from stages.edge.access.doorkeeper import Doorkeeper
+from stages.edge.access.keys import KeysError, KeysFile
 from stages.edge.app import create_app
-from stages.edge.doorkeeper import Doorkeeper
 from stages.edge.gateway import Gateway
-from stages.edge.keys import KeysError, KeysFile
-from stages.edge.listening import check_tls, configure, listen, url_of
+from stages.edge.http.listening import check_tls, configure, listen, url_of
 from stages.edge.settings import EdgeSettings
 from stages.lifecycle import StageContext
 from stages.settings import Problem, SettingsError, variable

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from stages.edge.parameters import Body, GenerationBody, Integer, Only
+from stages.edge.generation.parameters import Body, GenerationBody, Integer, Only
 
 
 class TextPart(Body):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from stages.edge.chat.body import ChatBody, EarlierCall, Message, NamedTool
-from stages.edge.errors import error_of
-from stages.edge.translation import Asked, shared_options
+from stages.edge.generation.translation import Asked, shared_options
+from stages.edge.http.errors import error_of
 
 SAME_NAMES = ("tools", "parallel_tool_calls", "include_reasoning", "add_generation_prompt", "continue_final_message")
 

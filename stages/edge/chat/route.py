@@ -10,21 +10,21 @@ from msgspec import UNSET
 
 from broker.assembly import Chunk
 from schemas.openai import ChatCompletion
-from stages.edge.answering import FINGERPRINT, answers, note_usage
-from stages.edge.body import json_router
-from stages.edge.callers import CallerDep
+from stages.edge.access.callers import CallerDep
 from stages.edge.chat.answer import ROLE, ChatStyle, WholeChat
 from stages.edge.chat.body import ChatBody, NamedTool
 from stages.edge.chat.request import asked_of
 from stages.edge.chat.stream import ChatStream
-from stages.edge.departures import unless_gone
-from stages.edge.event_stream import EventStream
-from stages.edge.frames import AnswerHead
 from stages.edge.gateway import GatewayDep
-from stages.edge.prompt_tokens import prompt_ids
-from stages.edge.submitting import Submission
-from stages.edge.translation import wants_continuous_usage, wants_usage
-from stages.edge.usage import UsageCount
+from stages.edge.generation.answering import FINGERPRINT, answers, note_usage
+from stages.edge.generation.frames import AnswerHead
+from stages.edge.generation.prompt_tokens import prompt_ids
+from stages.edge.generation.submitting import Submission
+from stages.edge.generation.translation import wants_continuous_usage, wants_usage
+from stages.edge.generation.usage import UsageCount
+from stages.edge.http.body import json_router
+from stages.edge.http.departures import unless_gone
+from stages.edge.http.event_stream import EventStream
 
 router = json_router(tags=["chat"])
 

@@ -7,8 +7,8 @@ from msgspec import UNSET
 from broker.assembly import Chunk
 from schemas.openai import ChatChunkChoice
 from stages.edge.chat.answer import ChatPieces, ChatStyle
-from stages.edge.frames import AnswerHead, Frames
-from stages.edge.usage import UsageCount
+from stages.edge.generation.frames import AnswerHead, Frames
+from stages.edge.generation.usage import UsageCount
 
 
 class ChatStream:

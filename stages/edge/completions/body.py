@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from stages.edge.parameters import GenerationBody, Integer, Only
+from stages.edge.generation.parameters import GenerationBody, Integer, Only
 
 
 class CompletionBody(GenerationBody):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from stages.edge.completions.body import CompletionBody
-from stages.edge.errors import error_of
-from stages.edge.translation import Asked, shared_options
+from stages.edge.generation.translation import Asked, shared_options
+from stages.edge.http.errors import error_of
 
 MAX_PROMPTS = 128
 """Each is a request of its own in a bounded queue."""

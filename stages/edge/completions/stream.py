@@ -5,8 +5,8 @@ from json.encoder import encode_basestring_ascii
 from broker.assembly import Chunk
 from schemas.openai import TextChoice
 from stages.edge.completions.answer import TextPieces, TextStyle
-from stages.edge.frames import AnswerHead, Frames
-from stages.edge.usage import UsageCount
+from stages.edge.generation.frames import AnswerHead, Frames
+from stages.edge.generation.usage import UsageCount
 
 
 class TextStream:

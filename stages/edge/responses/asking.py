@@ -3,7 +3,7 @@
 from typing import Any
 
 from schemas.faults import Fault, RequestFault
-from stages.edge.errors import ApiError, error_of, renamed
+from stages.edge.http.errors import ApiError, error_of, renamed
 from stages.edge.responses.body import LOGPROBS, CreateResponse, TextFormat
 from stages.edge.responses.conversation import messages_of
 from stages.edge.responses.items import Json

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from stages.edge.parameters import Body, Integer, Number, Only
+from stages.edge.generation.parameters import Body, Integer, Number, Only
 
 Metadata = Annotated[
     dict[Annotated[str, StringConstraints(max_length=64)], Annotated[str, StringConstraints(max_length=512)]],

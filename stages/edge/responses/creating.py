@@ -11,8 +11,8 @@ from broker.client import Headrace
 from broker.recall import Recall
 from schemas.faults import RequestFault
 from schemas.kept_request import KeptRequest
-from stages.edge.errors import error_of
-from stages.edge.idempotency import hand_in, keep_first
+from stages.edge.generation.idempotency import hand_in, keep_first
+from stages.edge.http.errors import error_of
 from stages.edge.responses.asking import options_of
 from stages.edge.responses.body import CreateResponse
 from stages.edge.responses.input_items import input_items

@@ -1,6 +1,6 @@
 """A page of a response's input items. Shape: OpenAI's API reference, `ResponseItemList`."""
 
-from stages.edge.errors import error_of
+from stages.edge.http.errors import error_of
 from stages.edge.responses.items import Json
 
 

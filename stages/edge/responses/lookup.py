@@ -6,7 +6,7 @@ from broker.recall import Recall
 from broker.stored_answer import StoredAnswer
 from schemas.faults import Fault
 from schemas.names import is_id
-from stages.edge.errors import ApiError
+from stages.edge.http.errors import ApiError
 from stages.edge.responses.answer import Answer
 from stages.edge.responses.items import Json
 from stages.edge.responses.stored import StoredResponse, request_id_in, stored_response

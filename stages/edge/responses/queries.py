@@ -2,7 +2,7 @@
 
 from starlette.requests import Request
 
-from stages.edge.errors import ApiError, error_of
+from stages.edge.http.errors import ApiError, error_of
 from stages.edge.responses.body import LOGPROBS
 
 INCLUDE = ("include", "include[]")

@@ -6,13 +6,13 @@ from fastapi import Depends, Query, Request, Response
 
 from broker.recall import Recall
 from schemas.faults import RequestFault
-from stages.edge.body import json_router
-from stages.edge.callers import CallerDep
-from stages.edge.departures import unless_gone
-from stages.edge.exchange import exchange_of
+from stages.edge.access.callers import CallerDep
 from stages.edge.gateway import GatewayDep
-from stages.edge.headers import request_id_of, trace_of
-from stages.edge.idempotency import said_by
+from stages.edge.generation.idempotency import said_by
+from stages.edge.http.body import json_router
+from stages.edge.http.departures import unless_gone
+from stages.edge.http.exchange import exchange_of
+from stages.edge.http.headers import request_id_of, trace_of
 from stages.edge.responses.answer import Answer
 from stages.edge.responses.asking import api_error
 from stages.edge.responses.body import CreateResponse

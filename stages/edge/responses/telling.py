@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from broker.assembly import Chunk
 from schemas.faults import RequestFault
-from stages.edge.event_stream import EventStream, sse
-from stages.edge.exchange import exchange_of
+from stages.edge.http.event_stream import EventStream, sse
+from stages.edge.http.exchange import exchange_of
 from stages.edge.responses.answer import Answer
 from stages.edge.responses.asking import api_error
 from stages.edge.responses.items import Json

@@ -15,8 +15,8 @@ from broker.depths import waiting
 from broker.jetstream_api import call
 from broker.server import EmbeddedServer
 from broker.topology import Topology
-from stages.edge.keys import KeyEntry, add_key, digest_of
-from stages.edge.listening import listen
+from stages.edge.access.keys import KeyEntry, add_key, digest_of
+from stages.edge.http.listening import listen
 from stages.edge.settings import EdgeSettings
 from stages.settings import SettingsError
 from tests.integration.conftest import SMALL

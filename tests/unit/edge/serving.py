@@ -14,11 +14,11 @@ from schemas.faults import RequestFault
 from schemas.model import ModelCard
 from schemas.ticket import EngineSampling
 from schemas.tokenization import TokenizeAnswer
+from stages.edge.access.callers import ANYBODY, Caller
+from stages.edge.access.doorkeeper import Doorkeeper
 from stages.edge.app import create_app
-from stages.edge.callers import ANYBODY, Caller
-from stages.edge.doorkeeper import Doorkeeper
-from stages.edge.errors import error_of
 from stages.edge.gateway import Gateway
+from stages.edge.http.errors import error_of
 from stages.edge.settings import EdgeSettings
 from stages.telemetry import Telemetry
 

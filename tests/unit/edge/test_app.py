@@ -9,12 +9,12 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
 from schemas.faults import FAULTS, FaultCode, RequestFault
+from stages.edge.access.doorkeeper import Doorkeeper
 from stages.edge.app import create_app
-from stages.edge.doorkeeper import Doorkeeper
-from stages.edge.errors import ApiError, api_error_of
-from stages.edge.failures import validation_error
 from stages.edge.gateway import Gateway
-from stages.edge.headers import echoed_id_of, request_id_of
+from stages.edge.http.errors import ApiError, api_error_of
+from stages.edge.http.failures import validation_error
+from stages.edge.http.headers import echoed_id_of, request_id_of
 from tests.unit.edge.serving import serving
 from tests.unit.edge.wire import scope
 

@@ -6,9 +6,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from stages.edge.callers import Caller
-from stages.edge.exchange import Exchange
-from stages.edge.headers import trace_of
+from stages.edge.access.callers import Caller
+from stages.edge.http.exchange import Exchange
+from stages.edge.http.headers import trace_of
 from stages.telemetry import Telemetry
 from tests.unit.edge.wire import scope
 

@@ -8,7 +8,7 @@ import pytest
 from load.chaos_check import Received, check_texts
 from load.chaos_http_requests import BrokenStream, ChatReader, Failed, HttpCase, ResponseReader, make_http_case
 from schemas.result import Usage
-from stages.edge.headers import _repeated
+from stages.edge.http.headers import _repeated
 
 CASES = [make_http_case(1, number) for number in range(12)]
 

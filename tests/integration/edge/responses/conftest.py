@@ -18,7 +18,7 @@ from broker.connection import BrokerOptions, Connection
 from broker.registry import Registry
 from broker.server import EmbeddedServer
 from broker.topology import Topology, initialise
-from stages.edge.keys import KeyEntry, add_key, digest_of
+from stages.edge.access.keys import KeyEntry, add_key, digest_of
 from stages.edge.settings import EdgeSettings
 from stages.edge.stage import run
 from stages.lifecycle import StageContext

@@ -10,8 +10,8 @@ from broker.submitting import make_request
 from schemas.faults import RequestFault
 from stages.edge.chat.body import ChatBody
 from stages.edge.chat.request import asked_of
-from stages.edge.errors import ApiError, api_error_of, renamed
-from stages.edge.translation import Asked
+from stages.edge.generation.translation import Asked
+from stages.edge.http.errors import ApiError, api_error_of, renamed
 
 USER = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

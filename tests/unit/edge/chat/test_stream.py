@@ -14,7 +14,7 @@ from schemas.openai import ChatChunkChoice
 from schemas.result import Usage
 from stages.edge.chat.answer import ChatPieces, ChatStyle, WholeChat
 from stages.edge.chat.stream import ChatStream
-from stages.edge.frames import AnswerHead
+from stages.edge.generation.frames import AnswerHead
 from tests.unit.edge.scripted import Script, call, entry, events
 
 HEAD = AnswerHead("chatcmpl-abc", "chat.completion.chunk", 1_700_000_000, 'A "model"/é')

@@ -13,7 +13,7 @@ from broker.assembly import Chunk
 from stages.edge.completions.answer import TextStyle, WholeText
 from stages.edge.completions.logprobs import TextOffsets
 from stages.edge.completions.stream import TextStream
-from stages.edge.frames import AnswerHead
+from stages.edge.generation.frames import AnswerHead
 from tests.unit.edge.scripted import Script, entry, events
 
 HEAD = AnswerHead("cmpl-abc", "text_completion", 1_700_000_000, "a/b")

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from stages.edge.completions.body import CompletionBody
 from stages.edge.completions.request import MAX_PROMPTS, asked_of
-from stages.edge.errors import ApiError, renamed
-from stages.edge.translation import Asked
+from stages.edge.generation.translation import Asked
+from stages.edge.http.errors import ApiError, renamed
 
 
 def asked(**fields: Any) -> list[Asked]:

@@ -7,7 +7,7 @@ import pytest
 
 from stages.commands.edge_port import EdgePort
 from stages.commands.plan import UpOptions, plan
-from stages.edge.listening import listen
+from stages.edge.http.listening import listen
 from stages.edge.settings import EdgeSettings
 from stages.process.child import ChildSpec
 from stages.settings import SettingsError

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.faults import RequestFault
-from stages.edge.departures import present
-from stages.edge.errors import ApiError, ClientGone
-from stages.edge.event_stream import DONE, KEEP_ALIVE, EventStream, sse
+from stages.edge.http.departures import present
+from stages.edge.http.errors import ApiError, ClientGone
+from stages.edge.http.event_stream import DONE, KEEP_ALIVE, EventStream, sse
 from tests.unit.edge.wire import PATIENCE_S, Wire
 
 

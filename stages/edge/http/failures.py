@@ -13,9 +13,9 @@ from starlette.types import Scope
 
 from broker.connection import BrokerError
 from schemas.faults import RequestFault
-from stages.edge.errors import CLIENT_GONE, ApiError, ClientGone, api_error_of, error_of
-from stages.edge.exchange import exchange_in
-from stages.edge.headers import request_id_of
+from stages.edge.http.errors import CLIENT_GONE, ApiError, ClientGone, api_error_of, error_of
+from stages.edge.http.exchange import exchange_in
+from stages.edge.http.headers import request_id_of
 
 log = structlog.get_logger()
 

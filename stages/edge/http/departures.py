@@ -8,7 +8,7 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.types import Receive
 
-from stages.edge.errors import ClientGone
+from stages.edge.http.errors import ClientGone
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from fastapi import Depends
 from pydantic import BaseModel
 
 from schemas.model import ModelCard
-from stages.edge.body import json_router
-from stages.edge.callers import CallerDep, authenticated
-from stages.edge.errors import error_of
+from stages.edge.access.callers import CallerDep, authenticated
 from stages.edge.gateway import GatewayDep
+from stages.edge.http.body import json_router
+from stages.edge.http.errors import error_of
 
 router = json_router(tags=["Models"])
 

@@ -25,7 +25,7 @@ import msgspec
 import structlog
 
 from schemas.names import Id
-from stages.edge.callers import Caller
+from stages.edge.access.callers import Caller
 
 log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import HTMLResponse, JSONResponse
 
-from stages.edge.answering import answer_schemas
+from stages.edge.generation.answering import answer_schemas
 
 PATH = "/openapi.json"
 

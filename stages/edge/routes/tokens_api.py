@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from stages.edge.body import json_router
-from stages.edge.callers import CallerDep
-from stages.edge.departures import unless_gone
-from stages.edge.exchange import exchange_of
+from stages.edge.access.callers import CallerDep
 from stages.edge.gateway import GatewayDep
+from stages.edge.http.body import json_router
+from stages.edge.http.departures import unless_gone
+from stages.edge.http.exchange import exchange_of
 
 router = json_router(tags=["Tokens"])
 

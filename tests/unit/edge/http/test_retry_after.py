@@ -6,7 +6,7 @@ import pytest
 
 from broker.connection import Unavailable
 from broker.depths import Waiting
-from stages.edge.retry_after import RetryAfter, drain_s
+from stages.edge.http.retry_after import RetryAfter, drain_s
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ class Queues:
 async def test_the_broker_is_asked_once_a_second_for_each_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm of refusals asks once; another tenant's queue is another one; without an answer the last one counts."""
     queues, now = Queues(), [100.0]
-    monkeypatch.setattr("stages.edge.retry_after.waiting", queues)
-    monkeypatch.setattr("stages.edge.retry_after.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("stages.edge.http.retry_after.waiting", queues)
+    monkeypatch.setattr("stages.edge.http.retry_after.time.monotonic", lambda: now[0])
     told: Any = RetryAfter(None)  # pyright: ignore[reportArgumentType]
     assert [await told.seconds("a", "m") for _ in range(50)] == [5] * 50
     assert await told.seconds("b", "m") == 5

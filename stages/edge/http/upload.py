@@ -5,7 +5,7 @@ import contextlib
 
 from starlette.types import Message, Receive, Scope
 
-from stages.edge.errors import ApiError
+from stages.edge.http.errors import ApiError
 
 LINGER_BYTES = 32 * 1024 * 1024
 LINGER_S = 2.0

@@ -15,10 +15,10 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from stages.edge.departures import present
-from stages.edge.errors import CLIENT_GONE, ClientGone
-from stages.edge.exchange import exchange_in
-from stages.edge.failures import error_for
+from stages.edge.http.departures import present
+from stages.edge.http.errors import CLIENT_GONE, ClientGone
+from stages.edge.http.exchange import exchange_in
+from stages.edge.http.failures import error_for
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.edge.errors import error_of
-from stages.edge.parameters import GenerationBody
+from stages.edge.generation.parameters import GenerationBody
+from stages.edge.http.errors import error_of
 
 SAME_NAMES = (
     "min_tokens",

@@ -9,8 +9,8 @@ import msgspec
 from fastapi import Request
 
 from schemas.openai import ChatCompletion, TextCompletion
-from stages.edge.exchange import exchange_of
-from stages.edge.usage import UsageCount
+from stages.edge.generation.usage import UsageCount
+from stages.edge.http.exchange import exchange_of
 
 FINGERPRINT = f"headrace-{version('headrace')}"
 """`system_fingerprint`: which software answered."""

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from stages.edge.errors import ApiError
-from stages.edge.upload import Upload
+from stages.edge.http.errors import ApiError
+from stages.edge.http.upload import Upload
 from tests.unit.edge.wire import Wire, scope
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from schemas.openai import CompletionUsage
-from stages.edge.event_stream import DONE, ascii_json
+from stages.edge.http.event_stream import DONE, ascii_json
 
 
 @dataclass(frozen=True)

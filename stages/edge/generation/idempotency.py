@@ -17,9 +17,9 @@ from broker.client import Headrace
 from broker.recall import Recall
 from schemas.faults import RequestFault
 from schemas.kept_request import KeptRequest
-from stages.edge.errors import ApiError
-from stages.edge.exchange import exchange_of
-from stages.edge.headers import idempotency_key_of
+from stages.edge.http.errors import ApiError
+from stages.edge.http.exchange import exchange_of
+from stages.edge.http.headers import idempotency_key_of
 
 
 def said_by(request: Request) -> KeptRequest | None:

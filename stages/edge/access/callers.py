@@ -9,7 +9,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
 from schemas.model import ModelCard
-from stages.edge.exchange import exchange_of
+from stages.edge.http.exchange import exchange_of
 
 SCHEME = HTTPBearer(auto_error=False, description="An API key, where the edge has a file of keys.")
 

@@ -7,7 +7,7 @@ import time
 
 from starlette.requests import HTTPConnection
 
-from stages.edge.exchange import exchange_of, random_id
+from stages.edge.http.exchange import exchange_of, random_id
 
 NAME_CHARACTERS = 40
 """Characters of a client's own id that ours begins with."""

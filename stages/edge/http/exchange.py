@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 if TYPE_CHECKING:
-    from stages.edge.callers import Caller
+    from stages.edge.access.callers import Caller
 
 KEY = "headrace.exchange"
 

@@ -12,13 +12,13 @@ from broker.client import Headrace
 from schemas.faults import RequestFault
 from schemas.kept_request import KeptRequest
 from schemas.model import ModelCard
-from stages.edge.callers import Caller
-from stages.edge.errors import api_error_of
-from stages.edge.exchange import exchange_of
+from stages.edge.access.callers import Caller
 from stages.edge.gateway import Gateway
-from stages.edge.headers import request_id_of, trace_of
-from stages.edge.idempotency import answer_to, said_by
-from stages.edge.translation import Asked
+from stages.edge.generation.idempotency import answer_to, said_by
+from stages.edge.generation.translation import Asked
+from stages.edge.http.errors import api_error_of
+from stages.edge.http.exchange import exchange_of
+from stages.edge.http.headers import request_id_of, trace_of
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from stages.edge.errors import CLIENT_GONE, ClientGone
-from stages.edge.exchange import KEY, Exchange
-from stages.edge.failures import error_for
-from stages.edge.headers import echoed_id_of, request_id_of
+from stages.edge.http.errors import CLIENT_GONE, ClientGone
+from stages.edge.http.exchange import KEY, Exchange
+from stages.edge.http.failures import error_for
+from stages.edge.http.headers import echoed_id_of, request_id_of
+from stages.edge.http.upload import Upload
 from stages.edge.measures import Measures
-from stages.edge.upload import Upload
 
 log = structlog.get_logger()
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.edge.body import check_content_type, parse_json
-from stages.edge.errors import ApiError
+from stages.edge.http.body import check_content_type, parse_json
+from stages.edge.http.errors import ApiError
 from tests.unit.edge.serving import serving
 from tests.unit.edge.wire import Wire, scope
 

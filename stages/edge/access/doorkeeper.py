@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from stages.edge.callers import ANYBODY, Caller
-from stages.edge.errors import ApiError
+from stages.edge.access.callers import ANYBODY, Caller
+from stages.edge.http.errors import ApiError
 
 UNAUTHORIZED = {"WWW-Authenticate": 'Bearer realm="headrace"'}
 

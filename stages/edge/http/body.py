@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from stages.edge.callers import admit, authenticated
-from stages.edge.errors import CLIENT_GONE, RESPONSES, ApiError, error_of
-from stages.edge.exchange import exchange_of
+from stages.edge.access.callers import admit, authenticated
+from stages.edge.http.errors import CLIENT_GONE, RESPONSES, ApiError, error_of
+from stages.edge.http.exchange import exchange_of
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATES = re.compile("[\ud800-\udfff]")

@@ -3,9 +3,9 @@
 from typing import Any
 
 from schemas.faults import RequestFault
-from stages.edge.errors import api_error_of
-from stages.edge.submitting import Submission
-from stages.edge.translation import Asked
+from stages.edge.generation.submitting import Submission
+from stages.edge.generation.translation import Asked
+from stages.edge.http.errors import api_error_of
 
 TOLD = (
     "prompt",

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from schemas.model import ModelCard
 from schemas.ticket import EngineSampling
 from stages.cli import app
-from stages.edge.callers import Caller
-from stages.edge.doorkeeper import Doorkeeper
-from stages.edge.errors import ApiError
-from stages.edge.keys import LOOK_EVERY_S, KeyEntry, KeysError, KeysFile, add_key, digest_of, new_key, read_keys
+from stages.edge.access.callers import Caller
+from stages.edge.access.doorkeeper import Doorkeeper
+from stages.edge.access.keys import LOOK_EVERY_S, KeyEntry, KeysError, KeysFile, add_key, digest_of, new_key, read_keys
+from stages.edge.http.errors import ApiError
 
 TINY = ModelCard(
     slug="org-tiny",
@@ -85,7 +85,7 @@ def test_a_file_with_a_mistake_is_refused_whole(tmp_path: Path, text: str) -> No
 def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New keys work and removed ones stop without a restart; a file that broke, or is gone, opens nothing."""
     clock = Clock()
-    monkeypatch.setattr("stages.edge.keys.time.monotonic", clock)
+    monkeypatch.setattr("stages.edge.access.keys.time.monotonic", clock)
     path = file_of(tmp_path, KeyEntry(name="alice", sha256=digest_of("one")))
     keys = KeysFile(path)
     assert keys.caller_of("one") == (digest_of("one"), Caller(name="alice"))

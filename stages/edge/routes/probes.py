@@ -8,8 +8,8 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from stages.edge.errors import ApiError, error_of
 from stages.edge.gateway import GatewayDep
+from stages.edge.http.errors import ApiError, error_of
 
 router = APIRouter(tags=["Probes"])
 

@@ -1,0 +1,1 @@
+"""What all routes that generate text share: parameters, submitting, idempotency, usage."""

@@ -1,0 +1,1 @@
+"""HTTP itself: bodies, headers, errors, event streams, clients that leave."""
