@@ -124,7 +124,9 @@ def ask(
 
 @app.command()
 def attach(
-    request_id: Annotated[str, typer.Argument(metavar="ID", help="The request's id, or <tenant>.<id> as in logs.")],
+    request_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The request's id, <tenant>.<id> as in logs, or as HTTP names it.")
+    ],
     *,
     from_token: Annotated[int, typer.Option(min=0, help="Go on with this token: so many are there already.")] = 0,
     from_text: Annotated[
@@ -142,6 +144,8 @@ def attach(
     from stages.commands.attach import Reading
     from stages.commands.attach import attach as read
 
+    for prefix in ("chatcmpl-", "cmpl-", "resp_"):  # as the edge names it
+        request_id = request_id.removeprefix(prefix)
     if "." in request_id:  # as logs name it
         tenant, _, request_id = request_id.partition(".")
     reading = Reading(request_id, tenant, from_token, from_text, choice, patience)

@@ -18,7 +18,7 @@ SCHEME = HTTPBearer(auto_error=False, description="An API key, where the edge ha
 class Caller:
     """Who asks. `models` None: all. Limits are those of one edge process; None: none.
 
-    `concurrent` requests at once, `requests_per_minute` of them.
+    `concurrent` requests at once, `requests_per_minute` of them (POST: who polls for an answer is not counted again).
     """
 
     tenant: str = "default"
@@ -39,7 +39,7 @@ ANYBODY = Caller()
 class Doorkeeper(Protocol):
     """Knows the keys and their limits."""
 
-    def admit(self, authorization: str, at_end: list[Callable[[], None]]) -> Caller:
+    def admit(self, authorization: str, at_end: list[Callable[[], None]], *, asks: bool = True) -> Caller:
         """The caller of a request with that `Authorization` header; what `at_end` gets is called when it is over."""
         ...
 
@@ -49,7 +49,8 @@ def admit(request: Request) -> Caller:
     exchange = exchange_of(request)
     if exchange.caller is None:
         doorkeeper: Doorkeeper = request.app.state.gateway.doorkeeper
-        exchange.caller = doorkeeper.admit(request.headers.get("authorization", ""), exchange.at_end)
+        authorization = request.headers.get("authorization", "")
+        exchange.caller = doorkeeper.admit(authorization, exchange.at_end, asks=request.method == "POST")
     return exchange.caller
 
 

@@ -48,10 +48,10 @@ class Doorkeeper:
         self._clock = clock
         self._uses: dict[str, KeyUse] = {}
 
-    def admit(self, authorization: str, at_end: list[Callable[[], None]]) -> Caller:
+    def admit(self, authorization: str, at_end: list[Callable[[], None]], *, asks: bool = True) -> Caller:
         """The caller of a request with that `Authorization` header; what `at_end` gets is called when it is over.
 
-        Raises `ApiError` 401 or 429.
+        Only what `asks` for something new counts by the minute. Raises `ApiError` 401 or 429.
         """
         if self._keys is None:
             return ANYBODY
@@ -64,13 +64,13 @@ class Doorkeeper:
         if found is None:
             raise ApiError(401, "the API key is not known", code="invalid_api_key", headers=UNAUTHORIZED)
         digest, caller = found
-        self._count(self._uses.setdefault(digest, KeyUse()), caller, at_end)
+        self._count(self._uses.setdefault(digest, KeyUse()), caller, at_end, asks=asks)
         return caller
 
-    def _count(self, use: KeyUse, caller: Caller, at_end: list[Callable[[], None]]) -> None:
+    def _count(self, use: KeyUse, caller: Caller, at_end: list[Callable[[], None]], *, asks: bool) -> None:
         if caller.concurrent is not None and use.running >= caller.concurrent:
             raise _limited(f"this key may have {caller.concurrent} requests at once", 1.0)
-        if caller.requests_per_minute is not None:
+        if asks and caller.requests_per_minute is not None:
             wait_s = use.take(caller.requests_per_minute, self._clock())
             if wait_s:
                 raise _limited(f"this key may send {caller.requests_per_minute} requests a minute", wait_s)

@@ -37,7 +37,6 @@ def note_usage(request: Request, count: UsageCount) -> Generator[None]:
     try:
         yield
     finally:
-        total = count.total()
         exchange = exchange_of(request)
-        exchange.count(total.prompt_tokens, total.completion_tokens)
+        exchange.count(*count.spent())
         exchange.outcome = exchange.outcome or count.outcome

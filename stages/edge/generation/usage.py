@@ -21,15 +21,21 @@ class UsageCount:
     outcome: str = ""
     """The finish reason of the choice that ended last."""
 
+    _open: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """Tokens of each choice that has not ended."""
+
     _prompts: dict[int, Usage] = field(default_factory=dict[int, Usage])
     _ended: set[int] = field(default_factory=set[int])
 
     def push(self, chunk: Chunk, prompt: int = 0) -> None:
         """`prompt` is its index in the request."""
+        if not chunk.finish:
+            self._open[prompt, chunk.choice] = chunk.token_from + len(chunk.ids)
         if chunk.usage is None:
             return
         self._prompts.setdefault(prompt, chunk.usage)
         if chunk.finish:
+            self._open.pop((prompt, chunk.choice), None)
             if prompt not in self._ended:
                 self._ended.add(prompt)
                 self._prompts[prompt] = chunk.usage
@@ -43,6 +49,11 @@ class UsageCount:
         tokens = chunk.usage.completion_tokens if chunk.finish and chunk.usage else chunk.token_from + len(chunk.ids)
         tokens = 0 if nothing_yet else tokens
         return _usage(known.prompt_tokens if known else 0, tokens, known.cached_tokens if known else 0)
+
+    def spent(self) -> tuple[int, int]:
+        """Tokens of the prompts, and of all choices as far as they came: of those too that were left in the middle."""
+        prompts = sum(usage.prompt_tokens for usage in self._prompts.values())
+        return prompts, self.completion_tokens + sum(self._open.values())
 
     def total(self) -> CompletionUsage:
         """Of all choices that ended."""

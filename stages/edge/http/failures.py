@@ -65,6 +65,10 @@ def _known(error: BaseException, renames: Mapping[str, str] | None) -> ApiError 
     return answer
 
 
+NO_OBJECT = ("missing", "model_type", "model_attributes_type", "dict_type")
+"""What pydantic calls a body that is empty, or a list."""
+
+
 def _plain(error: HTTPException) -> ApiError:
     """The router's own: no such path, no such method."""
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "")
@@ -93,7 +97,10 @@ def validation_error(errors: Sequence[Any], body: Any) -> ApiError:
     message = str(first.get("msg", "")).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if kind == "missing":
         message = "is required"
-    return ApiError(400, f"{param}: {message}" if param else message, param=param, code="invalid_request")
+    if not param and kind in NO_OBJECT:
+        message = "the body has to be a JSON object"
+    code = "unsupported" if kind == "unsupported" else "invalid_request"
+    return ApiError(400, f"{param}: {message}" if param else message, param=param, code=code)
 
 
 def _most_telling(errors: Sequence[Any]) -> dict[str, Any]:

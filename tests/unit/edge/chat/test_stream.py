@@ -15,6 +15,7 @@ from schemas.result import Usage
 from stages.edge.chat.answer import ChatPieces, ChatStyle, WholeChat
 from stages.edge.chat.stream import ChatStream
 from stages.edge.generation.frames import AnswerHead
+from stages.edge.generation.usage import UsageCount
 from tests.unit.edge.scripted import Script, call, entry, events
 
 HEAD = AnswerHead("chatcmpl-abc", "chat.completion.chunk", 1_700_000_000, 'A "model"/é')
@@ -79,6 +80,14 @@ def test_usage_says_how_much_was_thought() -> None:
     thinking = [replace(each, usage=thought) for each in chunks]
     assert streamed(thinking, usage=True)[-2]["usage"]["completion_tokens_details"] == {"reasoning_tokens": 6}
     assert "completion_tokens_details" not in streamed(chunks, usage=True)[-2]["usage"]
+
+
+def test_what_was_left_in_the_middle_is_counted() -> None:
+    """A choice that its client did not wait for counts as far as it was told."""
+    one, two, count = Script(0), Script(1), UsageCount()
+    for chunk in (one.next("a", tokens=3), two.next("b", tokens=2), two.next("c"), one.next("d", finish="stop")):
+        count.push(chunk)
+    assert count.spent() == (7, 7)
 
 
 def test_continuous_usage_counts_tokens_so_far() -> None:
