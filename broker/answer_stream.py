@@ -14,7 +14,7 @@ from broker.connection import Connection, Inbound, Unavailable
 from broker.patience import Patience
 from broker.replay import stored_results
 from schemas.codec import WireError, decode, encoding_of
-from schemas.faults import RequestFault
+from schemas.faults import REFUSALS, RequestFault
 from schemas.names import is_id
 from schemas.result import Result
 
@@ -59,8 +59,13 @@ class AnswerStream:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of this request runs any more; a fault of one choice says nothing of the others."""
-        return self._assembly.complete or (self._fault is not None and self._assembly.n == 1)
+        """Whether nothing of this request runs any more; a fault of one choice says nothing of the others.
+
+        But a refusal means all of them, and so does a cancel.
+        """
+        if self._fault is None or self._assembly.n == 1:
+            return self._assembly.complete or self._fault is not None
+        return self._assembly.complete or self._fault.code in REFUSALS or self._fault.code == "cancelled"
 
     async def arrived(self, message: Inbound | None) -> None:
         """Takes a live result. Never waits."""

@@ -1,5 +1,9 @@
 """What edges keep of requests, so that any of them can answer for it: a key-value bucket, `<tenant>.<request id>`."""
 
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+
 from broker import subjects
 from broker.asking import again
 from broker.connection import BrokerError, Connection, TooLarge, Unavailable
@@ -16,9 +20,19 @@ PATIENCE_S = 10.0
 
 PUT_TIMEOUT_S = 5.0
 
+PACK_ABOVE = 4096
+"""Bytes above which a record is packed: conversations are text, which shrinks to a third or less."""
+
+UNPACKED_MAX = 64 * 1024 * 1024
+
 _STREAM = f"KV_{subjects.RESPONSES_BUCKET}"
 _NOT_THE_LAST = (10071, 10164)
 _OPERATION = "KV-Operation"
+_TOO_LARGE = "what has to be kept of this request is larger than may be; of a response with store: false nothing is"
+_PACKED = {"Content-Encoding": "deflate"}
+
+GivesWay = Callable[[KeptRequest], Awaitable[bool]]
+"""Whether what is kept may be replaced."""
 
 
 class KeptRequests:
@@ -28,15 +42,17 @@ class KeptRequests:
         self._connection = connection
         self._prefix = f"$KV.{subjects.RESPONSES_BUCKET}.{tenant}."
 
-    async def put_first(self, request_id: str, kept: KeptRequest) -> KeptRequest | None:
-        """Keeps it, unless something is kept under this id, by whatever edge: that is returned then.
+    async def put_first(
+        self, request_id: str, kept: KeptRequest, gives_way: GivesWay | None = None
+    ) -> KeptRequest | None:
+        """Keeps it, unless something is kept under this id, by whatever edge, and does not give way: that is returned.
 
         An answer of the broker that was lost may make that one's own. Raises `RequestFault` (`too_large`, `busy`, …).
         """
         sequence = 0
         while True:
             try:
-                await self._publish(request_id, encode(kept), {"Nats-Expected-Last-Subject-Sequence": str(sequence)})
+                await self._put(request_id, kept, sequence)
             except ApiError as error:
                 if error.number not in _NOT_THE_LAST:
                     raise _fault(error) from error
@@ -46,7 +62,9 @@ class KeptRequests:
                 return None
             there = await self._newest(request_id)
             if there is not None and not _is_removal(there):
-                return _decoded(there)
+                first = _decoded(there)
+                if gives_way is None or not await gives_way(first):
+                    return first
             sequence = there.sequence if there is not None else 0
 
     async def get(self, request_id: str) -> KeptRequest | None:
@@ -66,6 +84,13 @@ class KeptRequests:
             await self._publish(request_id, b"", {_OPERATION: "PURGE", "Nats-Rollup": "sub"})
         except BrokerError as error:
             raise _fault(error) from error
+
+    async def _put(self, request_id: str, kept: KeptRequest, last_sequence: int) -> None:
+        """Behind the message of that sequence alone (0: none)."""
+        data, headers = encode(kept), {"Nats-Expected-Last-Subject-Sequence": str(last_sequence)}
+        if len(data) > PACK_ABOVE:
+            data, headers = await asyncio.to_thread(zlib.compress, data, 1), {**headers, **_PACKED}
+        await self._publish(request_id, data, headers)
 
     async def _newest(self, request_id: str) -> StoredMessage | None:
         subject = self._prefix + request_id
@@ -95,15 +120,21 @@ def _is_removal(stored: StoredMessage) -> bool:
 
 def _decoded(stored: StoredMessage) -> KeptRequest:
     try:
-        return decode(KeptRequest, stored.data)
-    except WireError as error:
+        return decode(KeptRequest, _unpacked(stored))
+    except (WireError, zlib.error) as error:
         raise RequestFault("lost_state", f"what is kept of the request cannot be read: {error}") from error
+
+
+def _unpacked(stored: StoredMessage) -> bytes:
+    """Raises `zlib.error`."""
+    packed = stored.headers.items() >= _PACKED.items()
+    return zlib.decompressobj().decompress(stored.data, UNPACKED_MAX) if packed else stored.data
 
 
 def _fault(error: BrokerError | WireError) -> RequestFault:
     number = error.number if isinstance(error, ApiError) else 0
     if isinstance(error, TooLarge) or number == TOO_LARGE:
-        return RequestFault("too_large", str(error))
+        return RequestFault("too_large", _TOO_LARGE)
     if number in FULL:
         return RequestFault("busy", "no room to keep what this request asks for")
     if isinstance(error, WireError):

@@ -42,6 +42,7 @@ class TopologySettings:
     models_max_bytes: int = 16 * MIB
     cancelled_max_bytes: int = 64 * MIB
     responses_max_bytes: int = 256 * MIB
+    response_max_bytes: int = MIB
     artifacts_max_bytes: int = 1024 * MIB
 
 
@@ -176,6 +177,7 @@ def _buckets(settings: TopologySettings) -> list[StreamPlan]:
     }
     responses = {
         "max_bytes": settings.responses_max_bytes,
+        "max_msg_size": settings.response_max_bytes,
         "max_age": nanoseconds(settings.results_max_age_s),
     }
     return [
@@ -183,7 +185,9 @@ def _buckets(settings: TopologySettings) -> list[StreamPlan]:
         _bucket(settings, subjects.PARTITIONS_BUCKET, "new", {"max_bytes": 4 * MIB}),
         # The newest cancels are those that still save work.
         _bucket(settings, subjects.CANCELLED_BUCKET, "old", cancelled),
-        # Likewise: who asks again does so soon. Full of old ones it may not keep new requests from being served.
+        # Likewise: who asks again does so soon. One tenant can push out others' either way: with `new` it would keep
+        # them from being served at all, and for as long as records live. What is pushed out costs its owner only the
+        # way back to an answer: no id ever leads to another request's. A record's own limit makes it slow.
         _bucket(settings, subjects.RESPONSES_BUCKET, "old", responses),
         _object_store(settings),
     ]

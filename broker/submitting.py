@@ -57,21 +57,24 @@ def broker_faults() -> Generator[None, None, None]:
 async def submit(publisher: Publisher, subject: str, message: msgspec.Struct, message_id: str, trace: str = "") -> bool:
     """Stores a request, or a ticket; whether it had been before. `trace` is a traceparent. Raises `RequestFault`."""
     try:
+        data = encode(message)
+    except WireError as error:
+        raise RequestFault("invalid_request", error.reason, error.field) from error
+    try:
         stored = await publisher.publish_patiently(
             subject,
-            encode(message),
+            data,
             message_id=message_id,
             content_type=CONTENT_TYPES["msgpack"],
             trace=trace,
             patience_s=PATIENCE_S,
             wait_when_full=False,
         )
-    except WireError as error:
-        raise RequestFault("invalid_request", error.reason, error.field) from error
     except Full as error:
         raise RequestFault("busy", "the queue of this tenant and model is full") from error
     except TooLarge as error:
-        raise RequestFault("too_large", str(error)) from error
+        reason = f"the request takes {len(data)} bytes as a message, which is more than one may have"
+        raise RequestFault("too_large", reason) from error
     except BrokerError as error:
         raise RequestFault("unavailable", str(error)) from error
     return stored.duplicate

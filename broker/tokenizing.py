@@ -59,7 +59,8 @@ class Tokenizing:
         try:
             return _read(await self._ask(subject, slug, data), kind)
         except TooLarge as error:
-            raise RequestFault("too_large", str(error)) from error
+            reason = f"the request takes {len(data)} bytes as a message, which is more than one may have"
+            raise RequestFault("too_large", reason) from error
         except NotSendable as error:
             raise RequestFault("invalid_request", str(error), "model") from error
         except (BrokerError, WireError) as error:

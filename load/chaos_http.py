@@ -155,7 +155,7 @@ class _Exchange:
             query = {"stream": "true", "starting_after": str(self._reader.last)}
             return "GET", f"/v1/responses/{self._reader.id}", {"params": query}
         self._reader = self._new_reader()
-        return "POST", self.http_case.path, {"json": self.http_case.body, "headers": self.http_case.headers}
+        return "POST", self.http_case.path, {"content": self.http_case.content, "headers": self.http_case.headers}
 
     def _new_reader(self) -> ChatReader | ResponseReader:
         self.choices.clear()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from load.chaos_check import Received
 from load.chaos_requests import Case, make_chat_case
 from schemas.result import Usage
+from stages.edge.http.headers import claim_name, repeated_id
 
 Api = Literal["chat", "response"]
 MODEL = "simulated"
@@ -36,15 +37,23 @@ class HttpCase:
     @property
     def request_id(self) -> str:
         """ "" where only the edge knows."""
-        return f"idem-{sha256(self.name.encode()).hexdigest()[:40]}" if self.keyed else ""
+        if not self.keyed:
+            return ""
+        return repeated_id(claim_name(self.name), self.path, sha256(self.content).hexdigest())
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Idempotency-Key" if self.keyed else "X-Request-Id": self.name}
+        name = "Idempotency-Key" if self.keyed else "X-Request-Id"
+        return {name: self.name, "Content-Type": "application/json"}
 
     @property
     def path(self) -> str:
         return "/v1/chat/completions" if self.api == "chat" else "/v1/responses"
+
+    @property
+    def content(self) -> bytes:
+        """The body as it is sent."""
+        return json.dumps(self.body).encode()
 
     @property
     def body(self) -> dict[str, Any]:

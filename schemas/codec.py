@@ -8,7 +8,7 @@ Unknown fields are ignored: a newer writer may add some.
 import re
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -18,6 +18,12 @@ Encoding = Literal["msgpack", "json"]
 T = TypeVar("T")
 
 CONTENT_TYPES: dict[Encoding, str] = {"msgpack": "application/msgpack", "json": "application/json"}
+
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
+BEYOND_64_BITS = "an integer that 64 bits cannot hold"
+
+MAX_STEP = 64
+"""Characters of a name in a path. Where one is made for every value, a long name costs as often as it holds some."""
 
 _PATH = re.compile(r"^(?P<reason>.*?)(?: - at `\$\.?(?P<field>.*)`)?$", re.DOTALL)
 
@@ -40,9 +46,12 @@ def encode(message: msgspec.Struct, encoding: Encoding = "msgpack") -> bytes:
     try:
         return msgspec.json.encode(message) if encoding == "json" else msgspec.msgpack.encode(message)
     except UnicodeEncodeError as error:
-        field = _field_of(error.object, msgspec.to_builtins(message)) or ""
-        raise WireError(f"no valid Unicode: a lone surrogate at character {error.start}", field) from error
-    except (OverflowError, RecursionError) as error:
+        text = error.object
+        reason = f"no valid Unicode: a lone surrogate at character {error.start}"
+        raise WireError(reason, _field_of(lambda value: value == text, message)) from error
+    except OverflowError as error:
+        raise WireError(BEYOND_64_BITS, _field_of(is_beyond_64_bits, message)) from error
+    except RecursionError as error:
         raise WireError(str(error)) from error
 
 
@@ -105,16 +114,31 @@ def _named(error: msgspec.MsgspecError) -> WireError:
     return WireError(found["reason"] if found else str(error), (found and found["field"]) or "")
 
 
-def _field_of(text: str, value: Any, path: str = "") -> str | None:
-    """The path of the first place in `value` (JSON) that holds just this text, as a value or as a key."""
-    if isinstance(value, str):
-        return path if value == text else None
-    inside: Iterable[tuple[str, Any]] = ()
+def is_beyond_64_bits(value: Any) -> bool:
+    """Whether this is an integer that no message can hold."""
+    return isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER
+
+
+def way_to(wrong: Callable[[Any], bool], value: Any) -> str | None:
+    """The way to the first place in `value` (JSON) that is wrong, as a value or as a key: `.tools[0].name`, "" here."""
     if isinstance(value, dict):
         known = cast("dict[str, Any]", value)
-        if text in known:
-            return path
-        inside = ((f"{path}.{key}" if path else key, item) for key, item in known.items())
+        if any(wrong(key) for key in known):
+            return ""
+        inside = ((key, item) for key, item in known.items())
     elif isinstance(value, list):
-        inside = ((f"{path}[{index}]", item) for index, item in enumerate(cast("list[Any]", value)))
-    return next((found for where, item in inside if (found := _field_of(text, item, where)) is not None), None)
+        inside = enumerate(cast("list[Any]", value))
+    else:
+        return "" if wrong(value) else None
+    for step, item in inside:
+        if (rest := way_to(wrong, item)) is not None:
+            return f"[{step}]{rest}" if isinstance(step, int) else f".{step[:MAX_STEP]}{rest}"
+    return None
+
+
+def _field_of(wrong: Callable[[Any], bool], message: msgspec.Struct) -> str:
+    """The path of the first wrong place in a message, "" where it cannot be found."""
+    try:
+        return (way_to(wrong, msgspec.to_builtins(message)) or "").removeprefix(".")
+    except RecursionError:
+        return ""

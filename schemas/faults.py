@@ -49,6 +49,12 @@ FAULTS: dict[FaultCode, Policy] = {
 }
 
 
+REFUSALS: frozenset[FaultCode] = frozenset(
+    {"invalid_request", "context_length_exceeded", "unsupported", "model_not_found", "too_large", "busy"}
+)
+"""The request as it is was not taken: said before any token, and of all its choices at once."""
+
+
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a request ended without an answer. `param` is the dotted path of the field to change, if there is one."""
 

@@ -37,6 +37,9 @@ class TopologyLimits:
     responses_max_bytes: int = setting(
         256 * MIB, "Size of what edges keep of requests that clients may come back to.", minimum=MIB
     )
+    response_max_bytes: int = setting(
+        MIB, "Size of what is kept of one of them, packed: of a response its whole conversation.", minimum=4096
+    )
     artifacts_max_bytes: int = setting(1024 * MIB, "Size of all tokenizers and templates.", minimum=MIB)
 
     def settings(self) -> "TopologySettings":

@@ -11,6 +11,7 @@ Both fill the same bit masks, so one batch may hold grammars of both.
 import json
 import re
 import threading
+from collections import OrderedDict
 from typing import Any
 
 import xgrammar
@@ -23,12 +24,15 @@ from vllm.v1.structured_output.backend_xgrammar import (
 )
 from vllm.v1.structured_output.utils import grammar_is_likely_lark
 
-from stages.inference.grammar_guard import GrammarRefusedError, in_time
+from stages.inference.grammar_guard import GrammarRefusedError, check_room, in_time
 
 MAX_WHITE_SPACE = 32
 """Blanks and line breaks between two parts of a JSON text: enough to indent, too few to fill an answer with."""
 
 MAX_REASON = 300
+
+MAX_KNOWN = 1024
+"""Grammars of which is remembered that they compile."""
 
 JSON_KINDS = (StructuredOutputOptions.JSON, StructuredOutputOptions.JSON_OBJECT)
 ANY_OBJECT = '{"type": "object"}'
@@ -73,6 +77,7 @@ class Backends:
         self._only = config.structured_outputs_config.backend
         self._made: dict[type, Any] = {}
         self._making = threading.Lock()
+        self._known: OrderedDict[int, None] = OrderedDict()
 
     def first(self) -> Any:
         """The one that is always there."""
@@ -80,16 +85,26 @@ class Backends:
 
     def compile(self, kind: StructuredOutputOptions, value: str, stop_ids: set[int]) -> Any:
         """A grammar at its start. Raises `GrammarRefusedError`."""
-        wanted = self._kinds(kind, value)
+        key = hash((kind, value))
+        if key not in self._known:
+            check_room()
         reason = ""
-        for backend in wanted:
+        for backend in self._kinds(kind, value):
             try:
-                return in_time(lambda backend=backend: self._compiled(backend, kind, value, stop_ids))
+                grammar = in_time(lambda backend=backend: self._compiled(backend, kind, value, stop_ids))
+                self._remember(key)
+                return grammar
             except GrammarRefusedError:
                 raise
             except (RuntimeError, ValueError, TypeError, KeyError) as error:  # all that C++ and Rust code raises
                 reason = reason or _plain(error)
         raise GrammarRefusedError(f"no grammar: {reason}")
+
+    def _remember(self, key: int) -> None:
+        with self._making:
+            self._known[key] = None
+            while len(self._known) > MAX_KNOWN:
+                self._known.popitem(last=False)
 
     def _compiled(self, backend: type, kind: StructuredOutputOptions, value: str, stop_ids: set[int]) -> Any:
         made = self._of(backend)

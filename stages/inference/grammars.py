@@ -21,7 +21,7 @@ from vllm.v1.engine import FinishReason
 from vllm.v1.structured_output import StructuredOutputManager
 
 from stages.inference.grammar_backends import Backends
-from stages.inference.grammar_guard import GrammarRefusedError, GuardedGrammar
+from stages.inference.grammar_guard import GrammarRefusedError, GuardedGrammar, in_time
 from stages.inference.resumption import grammar_start_of, refusal
 from stages.inference.thoughts import AfterThoughts
 from stages.inference.vllm_options import quieten
@@ -49,7 +49,7 @@ class Grammars(StructuredOutputManager):
         try:
             return self._led_through(request)
         except GrammarRefusedError as error:
-            self._refuse(request.request_id, str(error))
+            self._note(request.request_id, refusal(error.code, str(error)))
             raise
         except Exception as error:
             self._note(request.request_id, refusal("internal", f"{type(error).__name__}: {error}"))
@@ -61,13 +61,12 @@ class Grammars(StructuredOutputManager):
             self.backend = self._backends.first()  # vLLM asks it for room for its bit masks
         kind, value = request.structured_output_request.structured_output_key
         grammar = self._backends.compile(kind, value, request.sampling_params.all_stop_token_ids)
-        grammar = GuardedGrammar(grammar, lambda reason: self._refuse(request.request_id, reason))
         if start.thoughts is not None:
             grammar = AfterThoughts(grammar, start.thoughts)
         ids: list[int] = list(request.prompt_token_ids)[start.begin :] if start.begin else []
-        if ids and not grammar.accept_tokens(request.request_id, ids):
+        if ids and not in_time(lambda: grammar.accept_tokens(request.request_id, ids)):
             raise RuntimeError("the grammar does not take the ids of the answer so far")
-        return grammar
+        return GuardedGrammar(grammar, lambda reason: self._refuse(request.request_id, reason))
 
     def take_reason(self, request_id: str) -> str | None:
         """Why a request has no grammar, once."""

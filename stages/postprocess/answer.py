@@ -1,6 +1,7 @@
 """One choice's answer as it grows: ids in, text out. The same ids give the same text, however they come."""
 
 from array import array
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -100,15 +101,17 @@ class Answer:
 
     def reasoning_tokens(self) -> int:
         """The tokens whose text begins within the thoughts. About 0.5 µs for each token so far, if there are any."""
-        thoughts = self._parts.thoughts
+        thoughts = deque(self._parts.thoughts)
         if not thoughts:
             return 0
         detokenizer, place, count = self._new_detokenizer(), 0, 0
         for token_id in self.ids:
-            count += any(begin <= place < end for begin, end in thoughts)
-            place += len(detokenizer.push((token_id,)))
-            if place >= thoughts[-1][1]:
+            while thoughts and thoughts[0][1] <= place:
+                thoughts.popleft()
+            if not thoughts:
                 break
+            count += thoughts[0][0] <= place
+            place += len(detokenizer.push((token_id,)))
         return count
 
     @property

@@ -30,6 +30,7 @@ class OpenChoice:
     restored_at: int = 0
     named: bool = False  # a result of this attempt has named the ticket
     let_go: bool = False  # its ticket was handed to the next worker
+    untold: bool = False  # a part of the answer was taken for a result that has not gone out: nothing can follow it
     spare: set[int] = field(default_factory=set[int])  # sequences of other tickets of the same choice, acknowledged
     worker_times: WorkerTimes | None = None
     deaths: Deaths = field(default_factory=Deaths)
@@ -75,7 +76,11 @@ class OpenChoice:
         stop_reason: str | int | None = None,
         fault: Fault | None = None,
     ) -> Result:
-        """All that came since the last result; the terminal one with a `finish` or a `fault`."""
+        """All that came since the last result; the terminal one with a `finish` or a `fault`.
+
+        The choice is `untold` from here on, until the result has gone out.
+        """
+        self.untold = True
         piece = self.answer.take()
         if finish == "stop" and self.answer.match is None and self.answer.calls_tools:
             finish = "tool_calls"

@@ -279,8 +279,12 @@ class Owner:
         log_failure(choice.key, error)
         fault = fault_of(error)
         turn.drop(choice.worker, choice.key, choice.attempt)
-        try:
-            turn.end(choice, fault=fault)
-        except Exception as again:  # noqa: BLE001 — then without anything of the answer
-            log_failure(choice.key, again)
-            turn.end_unknown(choice.plain_end(fault))
+        if not choice.untold:
+            try:
+                turn.end(choice, fault=fault)
+            except Exception as again:  # noqa: BLE001 — then without anything of the answer
+                log_failure(choice.key, again)
+            else:
+                return
+        # A result that stood behind a piece that was never sent would be a gap to the client, and no fault.
+        turn.end_unknown(choice.plain_end(fault))

@@ -7,6 +7,7 @@ from stages.postprocess.calls import Calls
 from stages.postprocess.places import Places
 from stages.postprocess.splitter import CallArguments, CallEnd, CallStart, Content, Event, Markup, Reasoning, Splitter
 from stages.postprocess.stops import StopMatch, StopMatcher
+from stages.postprocess.surrogates import without_surrogates
 
 THOUGHTS, TEXT, CALLS = range(3)
 """The usual order of an answer's parts."""
@@ -124,10 +125,10 @@ class Parts:
                 case CallStart(name):
                     self._settle()
                     if self.match is None:
-                        self.calls.start(name)
+                        self.calls.start(without_surrogates(name))
                         self._order = CALLS
                 case CallArguments(text):
-                    self.calls.add(text)
+                    self.calls.add(without_surrogates(text))
                 case CallEnd():
                     self.calls.end()
 

@@ -152,7 +152,6 @@ class Turn:
         """
         if fault is not None and choice.answer.has_news:
             self.emit(choice, self.sequence - 1)
-        self._owing.pop(choice.key, None)
         result = choice.next_result(self.sequence, finish=finish, stop_reason=stop_reason, fault=fault)
         self._send(choice, result, message_id=end_id(choice.key))
         self._measures.tokens(choice.spec, len(result.ids))
@@ -196,11 +195,13 @@ class Turn:
 
     def _forget(self, key: ChoiceKey, letter: Letter | None = None) -> None:
         """It has ended: what still comes of it means nothing."""
+        self._owing.pop(key, None)
         self._state.open.pop(key, None)
         self._state.ended.put(key, letter, self.now)
 
     def _send(self, choice: OpenChoice, result: Result, message_id: str = "") -> None:
         self._publish(choice.spec.subject, result, choice.spec.answer.encoding, message_id)
+        choice.untold = False
 
     def _publish(self, subject: str, result: Result, encoding: Encoding, message_id: str) -> None:
         data = encode(result, encoding)

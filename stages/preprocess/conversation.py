@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from schemas.faults import RequestFault
 from schemas.request import ChatMessage, ToolCall
+from schemas.tool_arguments import parsed_arguments
 from stages.preprocess.json_values import check_json
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -55,13 +54,10 @@ def _call(call: ToolCall, path: str) -> dict[str, Any]:
     }
 
 
-def _arguments(text: str, path: str) -> Any:
+def _arguments(text: str, path: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        arguments = msgspec.json.decode(text.encode())
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise RequestFault("invalid_request", f"is no JSON: {error}", path) from None
-    if not isinstance(arguments, dict):
-        raise RequestFault("invalid_request", "must be a JSON object", path)
-    return arguments  # pyright: ignore[reportUnknownVariableType]
+        return parsed_arguments(text)
+    except ValueError as error:
+        raise RequestFault("invalid_request", str(error), path) from None

@@ -127,8 +127,8 @@ class Intake:
             await self._send_on(passage, ready)
         except RequestFault as error:
             return error.fault
-        except TooLarge as error:
-            return Fault("too_large", f"its ticket does not fit into a message: {error}")
+        except TooLarge:
+            return Fault("too_large", "prompt, schema and stop strings do not fit into one message together")
         except (BrokerError, NoRoomError):
             raise
         except Exception:

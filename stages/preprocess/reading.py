@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from schemas.codec import Encoding, WireError, decode, encoding_of, sniffed
+from schemas.codec import MAX_STEP, Encoding, WireError, decode, encoding_of, sniffed
 from schemas.faults import RequestFault
 from schemas.request import Envelope, Request
 from stages.preprocess.json_values import check_text
@@ -128,7 +128,7 @@ def _check_loose(value: Any, path: str) -> None:
     elif isinstance(value, dict):
         for key, item in cast("dict[str, Any]", value).items():
             check_text(key, path)
-            _check_loose(item, f"{path}.{key}" if path else key)
+            _check_loose(item, f"{path}.{key[:MAX_STEP]}" if path else key[:MAX_STEP])
     elif isinstance(value, list):
         for index, item in enumerate(cast("list[Any]", value)):
             _check_loose(item, f"{path}[{index}]")

@@ -10,12 +10,16 @@ from typing import Any, cast
 from schemas.faults import RequestFault
 from schemas.request import Request
 from schemas.ticket import Structured, StructuredKind
-from stages.preprocess.json_schema import check_schema
+from stages.preprocess.grammar_size import check_grammar
+from stages.preprocess.json_schema import MAX_SCHEMA, check_schema
 from stages.preprocess.json_values import check_json, check_text
 from stages.preprocess.regex_size import check_regex
 
-MAX_GRAMMAR = 64 * 1024
-MAX_CHOICES_OF_TEXT = 10_000
+MAX_SCHEMA_TEXT = 8 * MAX_SCHEMA
+"""Of a schema that comes as JSON text, with room for its white space and escapes."""
+
+MAX_CHOICES = 10_000
+MAX_CHOICES_TEXT = 64 * 1024
 KINDS: tuple[StructuredKind, ...] = ("json", "json_object", "regex", "choice", "grammar")
 
 FORMAT, OUTPUTS = "response_format", "structured_outputs"
@@ -97,6 +101,8 @@ def _parsed(value: Any, path: str) -> Any:
     """A schema may come as JSON text too."""
     if not isinstance(value, str):
         return value
+    if len(value) > MAX_SCHEMA_TEXT:
+        raise RequestFault("invalid_request", f"{len(value)} characters, at most {MAX_SCHEMA_TEXT}", path)
     check_text(value, path)
     try:
         return json.loads(value)
@@ -105,15 +111,16 @@ def _parsed(value: Any, path: str) -> Any:
 
 
 def _choices(value: Any, path: str) -> str:
-    check_json(value, path)
     choices: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
     if not choices:
         raise RequestFault("invalid_request", "must be a list of texts, one or more", path)
-    for index, text in enumerate(choices):
+    few = choices[: MAX_CHOICES + 1]
+    check_json(few, path)
+    for index, text in enumerate(few):
         if not isinstance(text, str) or not text:
             raise RequestFault("invalid_request", "must be text, not empty", f"{path}[{index}]")
-    if len(choices) > MAX_CHOICES_OF_TEXT or sum(len(text) for text in choices) > MAX_GRAMMAR:
-        reason = f"at most {MAX_CHOICES_OF_TEXT} choices of {MAX_GRAMMAR} characters together"
+    if len(choices) > MAX_CHOICES or sum(len(text) for text in few) > MAX_CHOICES_TEXT:
+        reason = f"at most {MAX_CHOICES} choices of {MAX_CHOICES_TEXT} characters together"
         raise RequestFault("invalid_request", reason, path)
     return json.dumps(choices, ensure_ascii=False)
 
@@ -123,8 +130,7 @@ def _check_grammar(grammar: str, path: str) -> None:
         raise RequestFault("invalid_request", "is empty", path)
     if "\0" in grammar:
         raise RequestFault("invalid_request", "may hold no NUL character", path)
-    if len(grammar) > MAX_GRAMMAR:
-        raise RequestFault("invalid_request", f"{len(grammar)} characters, at most {MAX_GRAMMAR}", path)
+    check_grammar(grammar, path)
 
 
 def _refuse_others(wanted: dict[str, Any], known: Iterable[str], path: str) -> None:

@@ -13,10 +13,13 @@ from schemas.faults import RequestFault
 from schemas.model import ModelCard
 from schemas.request import Request
 from schemas.ticket import Structured
-from stages.preprocess.json_schema import MAX_SCHEMA, check_schema
+from stages.preprocess.json_schema import MAX_SCHEMA, check_count, check_schema, schema_text
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 """The parameters of a tool that names none, as OpenAI has it."""
+
+MAX_PARTS_OF_TOOLS = 8000
+"""Schemas within the parameters of all tools that a call may be of."""
 
 Choice = Literal["auto", "none", "required"]
 
@@ -110,16 +113,34 @@ def _name(name: str) -> str:
 
 def _list_schema(tools: list[dict[str, Any]], parallel: bool) -> str:
     """A list of one call or more; each tool's parameters under a name of their own, so that references stay apart."""
-    parameters = [_checked(tool, index) for index, tool in enumerate(tools)]
+    parameters = _short_parameters(tools)
     calls = [_call_schema(tool, index) for index, tool in enumerate(tools)]
     schema: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"anyOf": calls}}
     if not parallel:
         schema["maxItems"] = 1
     schema["$defs"] = {f"tool{index}": _moved(part, index) for index, part in enumerate(parameters)}
     text = json.dumps(schema, ensure_ascii=False)
-    if len(text) > MAX_SCHEMA:
-        raise RequestFault("invalid_request", f"{len(text)} characters of parameters, at most {MAX_SCHEMA}", "tools")
+    _check_length(len(text))
+    check_count(schema, "tools", MAX_PARTS_OF_TOOLS)
+    for index, part in enumerate(parameters):
+        check_schema(part, _path(index))
     return text
+
+
+def _short_parameters(tools: list[dict[str, Any]]) -> list[Any]:
+    """Those of all tools, before they are looked at: too long together, that would take long."""
+    parameters: list[Any] = []
+    length = 0
+    for index, tool in enumerate(tools):
+        parameters.append(_parameters(tool))
+        length += len(schema_text(parameters[-1], _path(index)))
+        _check_length(length)
+    return parameters
+
+
+def _check_length(length: int) -> None:
+    if length > MAX_SCHEMA:
+        raise RequestFault("invalid_request", f"{length} characters of parameters, at most {MAX_SCHEMA}", "tools")
 
 
 def _call_schema(tool: dict[str, Any], index: int) -> dict[str, Any]:
@@ -132,12 +153,6 @@ def _call_schema(tool: dict[str, Any], index: int) -> dict[str, Any]:
         "required": ["name", "parameters"],
         "additionalProperties": False,
     }
-
-
-def _checked(tool: dict[str, Any], index: int) -> Any:
-    parameters = _parameters(tool)
-    check_schema(parameters, _path(index))
-    return parameters
 
 
 def _parameters(tool: dict[str, Any]) -> Any:

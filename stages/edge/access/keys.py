@@ -11,6 +11,8 @@
 Keys are random and long, so a plain digest is enough: there is nothing to guess.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
@@ -18,6 +20,7 @@ import os
 import secrets
 import time
 import tomllib
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated
 
@@ -74,37 +77,66 @@ def digest_of(key: str) -> str:
 def read_keys(path: Path) -> dict[str, Caller]:
     """Digest → caller. Raises `KeysError`."""
     try:
-        table = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _KeysTable)
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return _keys_in(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise KeysError(f"{path}: {error}") from error
+
+
+def add_key(path: Path, entry: KeyEntry) -> None:
+    """Appends it, leaving all else in the file as it is. Several at once wait for each other.
+
+    Raises `KeysError` where the file is no such file, holds a key of that name, or could not be read back afterwards;
+    `OSError`.
+    """
+    with _locked(path):
+        old = path.read_bytes() if path.exists() else b""
+        if any(caller.name == entry.name for caller in (read_keys(path) if old else {}).values()):
+            raise KeysError(f"{path} has a key of {entry.name} already; take it out, or choose another name")
+        try:
+            new = (old.rstrip() + b"\n\n" if old.strip() else b"") + _block(entry).encode()
+            read_back = _keys_in(new)
+        except ValueError as error:
+            raise KeysError(f"{path}: {error}") from error
+        if read_back.get(entry.sha256) != entry.caller:
+            raise KeysError(f"{path}: {entry.name!r} cannot be written so that it is read as that")
+        _replace(path, new)
+
+
+def _keys_in(data: bytes) -> dict[str, Caller]:
+    """Raises `ValueError`, whatever is wrong with it."""
+    try:
+        table = msgspec.convert(tomllib.loads(data.decode()), _KeysTable)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     found: dict[str, Caller] = {}
     for entry in table.keys:
         if entry.sha256 in found:
-            raise KeysError(f"{path}: {entry.name} and {found[entry.sha256].name} have the same key")
+            raise ValueError(f"{entry.name} and {found[entry.sha256].name} have the same key")
         found[entry.sha256] = entry.caller
     return found
 
 
-def add_key(path: Path, entry: KeyEntry) -> None:
-    """Appends it, leaving all else in the file as it is.
+def _block(entry: KeyEntry) -> str:
+    """As TOML, whose strings are JSON's but for two things: no pairs of surrogates, and no bare DEL."""
+    fields = msgspec.to_builtins(entry).items()
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields]
+    return "\n".join(["[[keys]]", *lines, ""]).replace("\x7f", "\\u007f")
 
-    Raises `KeysError` where the file is no such file, or holds a key of that name; `OSError`.
-    """
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    if text and any(caller.name == entry.name for caller in read_keys(path).values()):
-        raise KeysError(f"{path} has a key of {entry.name} already; take it out, or choose another name")
-    lines = [f"{name} = {json.dumps(value)}" for name, value in msgspec.to_builtins(entry).items()]
-    block = "\n".join(["[[keys]]", *lines, ""])
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Alone with the file; the lock lies in one of its own, since the file itself is replaced."""
+    with os.fdopen(os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _replace(path: Path, data: bytes) -> None:
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(
-        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _mode(path)), "w", encoding="utf-8"
-    ) as file:
-        file.write(f"{text.rstrip()}\n\n{block}" if text.strip() else block)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)
     temporary.replace(path)
-
-
-def _mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777 if path.exists() else 0o600
 
 
 class KeysFile:

@@ -2,7 +2,19 @@
 
 from typing import Annotated, Any, Literal
 
-from stages.edge.generation.parameters import Body, GenerationBody, Integer, Only
+from pydantic import Field
+
+from stages.edge.generation.parameters import (
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_TOOLS,
+    Body,
+    GenerationBody,
+    Integer,
+    ListOf,
+    Only,
+    Tools,
+)
 
 
 class TextPart(Body):
@@ -34,9 +46,9 @@ class Message(Body):
     """One turn of the chat. Answers may be sent back as they came, with their empty fields."""
 
     role: str
-    content: str | list[TextPart] | None = None
+    content: str | Annotated[ListOf[TextPart], Field(max_length=MAX_PARTS)] | None = None
     name: str | None = None
-    tool_calls: list[EarlierCall] | None = None
+    tool_calls: Annotated[ListOf[EarlierCall], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -64,13 +76,13 @@ class NamedTool(Body):
 class ChatBody(GenerationBody):
     """A chat to go on with."""
 
-    messages: list[Message]
+    messages: Annotated[ListOf[Message], Field(max_length=MAX_MESSAGES)]
     max_completion_tokens: Integer | None = None
     """The newer name of `max_tokens`."""
 
     logprobs: bool | None = None
     top_logprobs: Integer | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Tools | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None

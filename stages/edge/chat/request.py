@@ -69,11 +69,10 @@ def _template(body: ChatBody, options: dict[str, Any], renames: dict[str, str]) 
 
 def _message(message: Message) -> dict[str, Any]:
     """In the shape of `ChatMessage`."""
-    content = message.content
-    turn: dict[str, Any] = {
-        "role": message.role,
-        "content": [part.model_dump() for part in content] if isinstance(content, list) else content,
-    }
+    content: Any = message.content
+    if isinstance(message.content, list):
+        content = [{"type": part.type, "text": part.text} for part in message.content]
+    turn: dict[str, Any] = {"role": message.role, "content": content}
     thoughts = message.reasoning if message.reasoning_content is None else message.reasoning_content
     optional = {"name": message.name, "tool_call_id": message.tool_call_id, "reasoning_content": thoughts}
     turn |= {name: value for name, value in optional.items() if value is not None}

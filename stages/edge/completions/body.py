@@ -2,13 +2,20 @@
 
 from typing import Annotated, Any
 
-from stages.edge.generation.parameters import GenerationBody, Integer, Only
+from pydantic import Field
+
+from stages.edge.generation.parameters import GenerationBody, Integer, ListOf, Only
+
+MAX_PROMPTS = 128
+"""Each is a request of its own in a bounded queue."""
+
+Several = Field(max_length=MAX_PROMPTS)
 
 
 class CompletionBody(GenerationBody):
     """Text, or token ids, to go on with: one prompt, or several of a kind."""
 
-    prompt: str | list[Integer] | list[str] | list[list[Integer]]
+    prompt: str | ListOf[Integer] | Annotated[ListOf[str], Several] | Annotated[ListOf[ListOf[Integer]], Several]
     logprobs: Integer | None = None
     """How many alternatives beside each chosen token."""
 

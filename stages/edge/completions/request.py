@@ -6,9 +6,6 @@ from stages.edge.completions.body import CompletionBody
 from stages.edge.generation.translation import Asked, shared_options
 from stages.edge.http.errors import error_of
 
-MAX_PROMPTS = 128
-"""Each is a request of its own in a bounded queue."""
-
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's, and vLLM's."""
 
@@ -43,6 +40,4 @@ def _prompts(prompt: Any) -> tuple[list[Prompt], bool]:
         return [prompt], False
     if not prompt:
         raise error_of("invalid_request", "is empty", "prompt")
-    if len(prompt) > MAX_PROMPTS:
-        raise error_of("invalid_request", f"{len(prompt)} prompts, at most {MAX_PROMPTS} are served", "prompt")
     return prompt, True

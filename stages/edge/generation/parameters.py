@@ -5,15 +5,28 @@ left out everywhere. A field that Headrace does not serve is accepted at the one
 """
 
 import json
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 Integer = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 """What a message can carry."""
 
 Number = Annotated[float, Field(ge=-1e308, le=1e308)]
+
+T = TypeVar("T")
+
+ListOf = Annotated[list[T], Field(fail_fast=True)]
+"""A list that is wrong at its first wrong item: a body of some MB may have a million of them."""
+
+LogitBias = Annotated[dict[str, Number], Field(fail_fast=True)]
+
+MAX_MESSAGES = 4096
+MAX_PARTS = 4096
+MAX_TOOLS = 1024
+
+Tools = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_TOOLS)]
 
 
 class Only:
@@ -41,6 +54,19 @@ class Body(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), use_attribute_docstrings=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_unknown_of_many(cls, value: Any) -> Any:
+        """More fields than there are names: the known ones and the first unknown one say all there is to say."""
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[Any, Any]", value)
+        if len(fields) <= len(cls.model_fields):
+            return fields
+        names = {field.alias or name for name, field in cls.model_fields.items()}
+        unknown = next(name for name in fields if name not in names)
+        return {name: item for name, item in fields.items() if name in names or name is unknown}
 
 
 class StreamOptions(Body):
@@ -76,7 +102,7 @@ class StructuredOutputs(Body):
 
     json_schema: dict[str, Any] | str | None = Field(default=None, alias="json")
     regex: str | None = None
-    choice: list[str] | None = None
+    choice: ListOf[str] | None = None
     grammar: str | None = None
     json_object: bool | None = None
     disable_fallback: Annotated[Any, Only(False)] = None
@@ -100,10 +126,10 @@ class GenerationBody(Body):
     presence_penalty: Number | None = None
     frequency_penalty: Number | None = None
     repetition_penalty: Number | None = None
-    logit_bias: dict[str, Number] | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[Integer] | None = None
-    allowed_token_ids: list[Integer] | None = None
+    logit_bias: LogitBias | None = None
+    stop: str | ListOf[str] | None = None
+    stop_token_ids: ListOf[Integer] | None = None
+    allowed_token_ids: ListOf[Integer] | None = None
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
@@ -112,7 +138,7 @@ class GenerationBody(Body):
     structured_outputs: StructuredOutputs | None = None
     guided_json: dict[str, Any] | str | None = None
     guided_regex: str | None = None
-    guided_choice: list[str] | None = None
+    guided_choice: ListOf[str] | None = None
     guided_grammar: str | None = None
     priority: Integer | None = None
     cache_salt: str | None = None

@@ -10,11 +10,10 @@ from starlette.requests import Request
 from broker.assembly import Chunk
 from broker.client import Headrace
 from schemas.faults import RequestFault
-from schemas.kept_request import KeptRequest
 from schemas.model import ModelCard
 from stages.edge.access.callers import Caller
 from stages.edge.gateway import Gateway
-from stages.edge.generation.idempotency import answer_to, said_by
+from stages.edge.generation.idempotency import Claim, answer_to, claim_of
 from stages.edge.generation.translation import Asked
 from stages.edge.http.errors import api_error_of
 from stages.edge.http.exchange import exchange_of
@@ -25,14 +24,14 @@ from stages.edge.http.headers import request_id_of, trace_of
 class Submission:
     """What is decided before anything is sent: the request's id, its model, and the client that sends it.
 
-    `said` is there where the call has an `Idempotency-Key`.
+    `claim` is there where the call has an `Idempotency-Key`.
     """
 
     id: str
     card: ModelCard
     client: Headrace
     trace: str
-    said: KeptRequest | None
+    claim: Claim | None
 
     @classmethod
     async def of(cls, request: Request, gateway: Gateway, caller: Caller, model: str | None) -> "Submission":
@@ -40,7 +39,7 @@ class Submission:
         card = await gateway.card(caller, model or "")
         client = await gateway.client(caller.tenant)
         exchange_of(request).model = card.slug
-        return cls(request_id_of(request), card, client, trace_of(request), said_by(request))
+        return cls(request_id_of(request), card, client, trace_of(request), claim_of(request))
 
     async def stream(self, asked: Asked, part: str = "") -> AsyncGenerator[Chunk, None]:
         """The chunks of the answer; leaving early cancels. `part` tells several requests of one body apart.
@@ -52,7 +51,7 @@ class Submission:
         options: dict[str, Any] = {**asked.options, "model": self.card.name}
         try:
             async with contextlib.aclosing(
-                answer_to(self.client, self.said, request_id=identity, trace=self.trace, **options)
+                answer_to(self.client, self.claim, request_id=identity, trace=self.trace, **options)
             ) as chunks:
                 async for chunk in chunks:
                     yield chunk

@@ -35,7 +35,9 @@ class JsonRequest(Request):
         """The body. Raises `ApiError`."""
         data = await self.body()
         if "idempotency-key" in self.headers:
-            exchange_of(self).body_digest = hashlib.sha256(data).hexdigest()
+            exchange = exchange_of(self)
+            exchange.body_digest = hashlib.sha256(data).hexdigest()
+            exchange.request_id = ""  # it depends on that
         return parse_json(data)
 
 

@@ -66,7 +66,7 @@ class EventStream(Response):
         self._first_wait_s = keep_alive_s if first_wait_s is None else first_wait_s
         self._renames = renames
         self._open = False
-        self._writing = False
+        self._writing = asyncio.Lock()
         self.status_code = 200
         self.background = None
         self.media_type = "text/event-stream"
@@ -80,7 +80,6 @@ class EventStream(Response):
         self._quiet_until = self._loop.time() + self._first_wait_s
         exchange = exchange_in(scope)
         exchange.streamed = True
-        keeping_alive = asyncio.create_task(self._keep_alive())
         try:
             await self._pump(receive)
         except ClientGone:
@@ -92,29 +91,32 @@ class EventStream(Response):
         except asyncio.CancelledError as error:  # the process stops, and waits no longer
             await self._fail(scope, receive, error)
             raise
-        finally:
-            keeping_alive.cancel()
         await self._write(b"", more=False)
 
     async def _pump(self, receive: Receive) -> None:
-        async with present(receive), contextlib.aclosing(self._events):
-            async for event in self._events:
-                await self._write(event)
+        keeping_alive = asyncio.create_task(self._keep_alive())
+        try:
+            async with present(receive), contextlib.aclosing(self._events):
+                async for event in self._events:
+                    await self._write(event)
+        finally:
+            keeping_alive.cancel()  # and its write ends, before another answer may begin
+            await asyncio.gather(keeping_alive, return_exceptions=True)
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
-        self._writing = True
-        if not self._open:
-            self._open = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        self._writing = False
+        """One at a time. Cut off before the headers are out, the answer has not begun."""
+        async with self._writing:
+            if not self._open:
+                await self._send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                self._open = True
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._quiet_until = self._loop.time() + self._keep_alive_s
 
     async def _keep_alive(self) -> None:
         """Never inside an event: each is one write. Not while one waits for a slow reader."""
         while True:
             await asyncio.sleep(max(self._quiet_until - self._loop.time(), 0.001))
-            if self._loop.time() >= self._quiet_until and not self._writing:
+            if self._loop.time() >= self._quiet_until and not self._writing.locked():
                 await self._write(KEEP_ALIVE)
 
     async def _fail(self, scope: Scope, receive: Receive, error: BaseException) -> None:

@@ -65,6 +65,9 @@ def _known(error: BaseException, renames: Mapping[str, str] | None) -> ApiError 
     return answer
 
 
+MAX_NAME = 64
+"""Characters of a field's name that go back to the client."""
+
 NO_OBJECT = ("missing", "model_type", "model_attributes_type", "dict_type")
 """What pydantic calls a body that is empty, or a list."""
 
@@ -97,6 +100,8 @@ def validation_error(errors: Sequence[Any], body: Any) -> ApiError:
     message = str(first.get("msg", "")).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if kind == "missing":
         message = "is required"
+    if kind == "too_long":
+        message = "{actual_length} items, at most {max_length} are served".format_map(first["ctx"])
     if not param and kind in NO_OBJECT:
         message = "the body has to be a JSON object"
     code = "unsupported" if kind == "unsupported" else "invalid_request"
@@ -104,11 +109,11 @@ def validation_error(errors: Sequence[Any], body: Any) -> ApiError:
 
 
 def _most_telling(errors: Sequence[Any]) -> dict[str, Any]:
-    """Of the branches of a union the one that got furthest: its place is the deepest one."""
+    """Of the branches of a union the one that got furthest: its list is too long, or its place is the deepest one."""
     first = cast("dict[str, Any]", errors[0])
     field = tuple(first.get("loc", ()))[:2]
     same = [cast("dict[str, Any]", each) for each in errors if tuple(each.get("loc", ()))[:2] == field]
-    return max(same, key=lambda each: len(each.get("loc", ())))
+    return max(same, key=lambda each: (each.get("type") == "too_long", len(each.get("loc", ()))))
 
 
 def _path(parts: Sequence[Any], body: Any, *, missing: bool) -> str:
@@ -119,5 +124,6 @@ def _path(parts: Sequence[Any], body: Any, *, missing: bool) -> str:
             items = cast("list[Any]", here)
             path, here = f"{path}[{part}]", items[part] if part < len(items) else None
         elif isinstance(here, dict) and (part in here or (missing and index == len(parts) - 1)):
-            path, here = f"{path}.{part}" if path else str(part), cast("dict[Any, Any]", here).get(part)
+            name = str(part)[:MAX_NAME]
+            path, here = f"{path}.{name}" if path else name, cast("dict[Any, Any]", here).get(part)
     return path

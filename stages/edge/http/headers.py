@@ -23,14 +23,25 @@ def request_id_of(request: HTTPConnection) -> str:
     """The id under which this request runs; the same at every call.
 
     `X-Request-Id` only begins it, since proxies use one for several requests: `<its first 40 characters>-<8 random hex
-    digits>`. With `Idempotency-Key` it is a digest of that: who repeats the request, at whatever edge, gets the answer
-    of the first one (`idempotency`).
+    digits>`. With `Idempotency-Key` it is a digest of that and of what is said: who repeats the request, at whatever
+    edge, gets the answer of the first one (`idempotency`), and who says something else never does.
     """
     exchange = exchange_of(request)
     if not exchange.request_id:
         key = idempotency_key_of(request)
-        exchange.request_id = _repeated(key) if key else _fresh(request)
+        repeated = repeated_id(claim_name(key), request.url.path, exchange.body_digest) if key else ""
+        exchange.request_id = repeated or _fresh(request)
     return exchange.request_id
+
+
+def claim_name(key: str) -> str:
+    """What stands for an idempotency key, the same at every edge and for every endpoint; ids of requests begin so."""
+    return "idem-" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:28]
+
+
+def repeated_id(claim: str, endpoint: str, body_digest: str) -> str:
+    """The id of every request with that key that says the same: short enough for a number of its parts behind it."""
+    return f"{claim}-{hashlib.sha256(f'{endpoint} {body_digest}'.encode()).hexdigest()[:16]}"
 
 
 def idempotency_key_of(request: HTTPConnection) -> str:
@@ -72,8 +83,3 @@ def _attributes(request: HTTPConnection) -> dict[str, str]:
 def _fresh(request: HTTPConnection) -> str:
     name = _NOT_IN_AN_ID.sub("-", request.headers.get("x-request-id", ""))[:NAME_CHARACTERS].strip("-")
     return f"{name}-{secrets.token_hex(4)}" if name else random_id()
-
-
-def _repeated(key: str) -> str:
-    """The same at every edge, and for every endpoint: what the first call with the key said is kept under it."""
-    return "idem-" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:40]

@@ -5,6 +5,7 @@ import ssl
 
 import uvicorn
 
+from stages.edge.http.connection import ClientConnection
 from stages.edge.settings import EdgeSettings
 from stages.settings import Problem, SettingsError, variable
 
@@ -56,7 +57,7 @@ def configure(app: object, settings: EdgeSettings) -> uvicorn.Config:
     """Of uvicorn only what parses HTTP; log, signals and lifespan are this process's own."""
     return uvicorn.Config(
         app,  # pyright: ignore[reportArgumentType] — a FastAPI app is an ASGI application
-        http="httptools",
+        http=ClientConnection,
         ws="none",
         lifespan="off",
         log_config=None,

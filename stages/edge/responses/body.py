@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from stages.edge.generation.parameters import Body, Integer, Number, Only
+from stages.edge.generation.parameters import Body, Integer, ListOf, LogitBias, Number, Only, Tools
 
 Metadata = Annotated[
     dict[Annotated[str, StringConstraints(max_length=64)], Annotated[str, StringConstraints(max_length=512)]],
-    Field(max_length=16),
+    Field(max_length=16, fail_fast=True),
 ]
 
 LOGPROBS = "message.output_text.logprobs"
@@ -52,7 +52,7 @@ class CreateResponse(Body):
     """What a client may ask for."""
 
     model: str | None = None
-    input: str | list[dict[str, Any]]
+    input: str | ListOf[dict[str, Any]]
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = None
@@ -60,10 +60,10 @@ class CreateResponse(Body):
     background: bool | None = None
     store: bool | None = None
     metadata: Metadata | None = None
-    include: list[str] | None = None
+    include: ListOf[str] | None = None
     text: TextConfig | None = None
     reasoning: Reasoning | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Tools | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: Integer | None = None
@@ -79,15 +79,15 @@ class CreateResponse(Body):
     top_k: Integer | None = None
     min_p: Number | None = None
     seed: Integer | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[Integer] | None = None
+    stop: str | ListOf[str] | None = None
+    stop_token_ids: ListOf[Integer] | None = None
     include_stop_str_in_output: bool | None = None
     min_tokens: Integer | None = None
     ignore_eos: bool | None = None
     presence_penalty: Number | None = None
     frequency_penalty: Number | None = None
     repetition_penalty: Number | None = None
-    logit_bias: dict[str, Number] | None = None
+    logit_bias: LogitBias | None = None
     skip_special_tokens: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     priority: Integer | None = None

@@ -1,17 +1,26 @@
-"""Items of a response's input, and of earlier answers, as the messages of a chat. Pure; items are checked before."""
+"""Items of a response's input, and of earlier answers, as the messages of a chat. Pure; items are checked before.
+
+A call that was cut off (its answer had no tokens left, or the model wrote no JSON) is none that a model could be shown.
+"""
 
 from typing import Any
 
+from schemas.tool_arguments import parsed_arguments
 from stages.edge.responses.items import Json
 
 Message = dict[str, Any]
 
 
 def messages_of(items: list[Json], instructions: str | None = None) -> list[Message]:
-    """The chat. What the assistant did in a row (thoughts, text, calls) is one message: so templates expect it."""
+    """The chat. What the assistant did in a row (thoughts, text, calls) is one message: so templates expect it.
+
+    Calls that are marked as incomplete, and are cut off, are left out.
+    """
     messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
     turn: Message | None = None
     for item in items:
+        if item.get("status") == "incomplete" and is_cut_off(item):
+            continue
         if not _is_assistants(item):
             turn = None
             messages.append(_other(item))
@@ -21,6 +30,17 @@ def messages_of(items: list[Json], instructions: str | None = None) -> list[Mess
             messages.append(turn)
         _add(turn, item)
     return messages
+
+
+def is_cut_off(item: Json) -> bool:
+    """Whether it is a call whose arguments are no JSON object, nothing at all included."""
+    if item["type"] != "function_call":
+        return False
+    try:
+        parsed_arguments(item["arguments"])
+    except ValueError:
+        return True
+    return False
 
 
 def text_of(content: str | list[Json]) -> str:

@@ -7,20 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.assembly import Chunk
-from broker.client import Headrace
 from broker.recall import Recall
-from schemas.faults import RequestFault
 from schemas.kept_request import KeptRequest
-from stages.edge.generation.idempotency import hand_in, keep_first
+from stages.edge.generation.idempotency import Claim, first_with, forgotten_if_refused, hand_in
 from stages.edge.http.errors import error_of
 from stages.edge.responses.asking import options_of
 from stages.edge.responses.body import CreateResponse
 from stages.edge.responses.input_items import input_items
 from stages.edge.responses.lookup import conversation_of
 from stages.edge.responses.stored import StoredResponse, stored_response
-
-NEVER_IN = ("busy", "too_large")
-"""With these a request was not accepted: under load, what is kept of such ones would push out others."""
 
 
 @dataclass(frozen=True)
@@ -43,41 +38,41 @@ class NewResponse:
 
 
 async def begin(
-    new: NewResponse, recall: Recall, said: KeptRequest | None, trace: str
+    new: NewResponse, recall: Recall, claim: Claim | None, trace: str
 ) -> tuple[StoredResponse, AsyncGenerator[Chunk, None]]:
     """The response, and its answer's chunks: leaving them cancels it, unless it is one that outlives its client.
 
-    With a key (`said`) that was used before it is the first one. Raises `RequestFault`, `ApiError` 409.
+    With a key (`claim`) that was used before it is the first one. Raises `RequestFault`, `ApiError` 409.
     """
-    stored = new.stored
-    first = await _keep(stored, recall, said)
-    if first is not None:
-        stored = stored_response(stored.request_id, first) or replace(stored, created_at=first.created_at)
-    if said is None and not stored.background:
-        return stored, _attended(recall.client, recall, new, trace)
-    await hand_in(recall, stored.request_id, repeated=first is not None, trace=trace, **new.options)
+    first = await first_with(recall, claim) if claim is not None else None
+    names = [] if first else _names(new.stored, claim)
+    async with forgotten_if_refused(recall, names):
+        stored = await _keep(new.stored, recall, first)
+        if claim is None and not stored.background:
+            return stored, _attended(recall, names, new, trace)
+        await hand_in(recall, stored.request_id, repeated=first is not None, trace=trace, **new.options)
     return stored, recall.client.attach(stored.request_id)
 
 
-async def _keep(stored: StoredResponse, recall: Recall, said: KeptRequest | None) -> KeptRequest | None:
-    """What the first call with this key said; None for the first one itself, and for calls without a key."""
-    if said is not None:
-        return await keep_first(recall, stored.request_id, stored.kept(said.digest))
-    if stored.body.get("store") is not False:
-        await recall.kept.put_first(stored.request_id, stored.kept())
-    return None
+def _names(stored: StoredResponse, claim: Claim | None) -> list[str]:
+    """Under which anything is kept of a new response."""
+    return [*([stored.request_id] if stored.is_kept else []), *([claim.name] if claim is not None else [])]
 
 
-async def _attended(client: Headrace, recall: Recall, new: NewResponse, trace: str) -> AsyncGenerator[Chunk, None]:
-    request_id = new.stored.request_id
-    try:
-        async with aclosing(client.stream(request_id=request_id, trace=trace, **new.options)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-    except RequestFault as fault:
-        if fault.code in NEVER_IN:
-            await recall.kept.remove(request_id)
-        raise
+async def _keep(stored: StoredResponse, recall: Recall, first: KeptRequest | None) -> StoredResponse:
+    """The response itself, or the one that is kept already, where `first` said so."""
+    if stored.is_kept:
+        earlier = await recall.kept.put_first(stored.request_id, stored.kept())
+        if earlier is not None and (found := stored_response(stored.request_id, earlier)):
+            return found
+    return replace(stored, created_at=first.created_at) if first is not None else stored
+
+
+async def _attended(recall: Recall, names: list[str], new: NewResponse, trace: str) -> AsyncGenerator[Chunk, None]:
+    chunks = recall.client.stream(request_id=new.stored.request_id, trace=trace, **new.options)
+    async with forgotten_if_refused(recall, names), aclosing(chunks):
+        async for chunk in chunks:
+            yield chunk
 
 
 def _check_store(body: CreateResponse) -> None:

@@ -8,6 +8,7 @@ from schemas.faults import Fault
 from schemas.names import is_id
 from stages.edge.http.errors import ApiError
 from stages.edge.responses.answer import Answer
+from stages.edge.responses.conversation import is_cut_off
 from stages.edge.responses.items import Json
 from stages.edge.responses.stored import StoredResponse, request_id_in, stored_response
 
@@ -36,14 +37,18 @@ async def answer_so_far(recall: Recall, stored: StoredResponse) -> Answer:
 
 
 async def conversation_of(recall: Recall, response_id: str) -> list[Json]:
-    """All items of an earlier response, its answer too. Raises `ApiError` 400 for one that nothing can follow."""
+    """All items of an earlier response, its answer too, but for calls that were cut off: templates refuse them.
+
+    Raises `ApiError` 400 for one that nothing can follow.
+    """
     stored = await _find(recall, response_id)
     if stored is None:
         raise _cannot_follow(f"no response with the id {response_id[:100]!r}", "previous_response_not_found")
     answer = await answer_so_far(recall, stored)
     if answer.status not in ("completed", "incomplete"):
         raise _cannot_follow(f"that response is {answer.status}", "previous_response_not_ended")
-    return [*stored.items, *map(_without_logprobs, answer.response()["output"])]
+    said = [item for item in answer.response()["output"] if not is_cut_off(item)]
+    return [*stored.items, *map(_without_logprobs, said)]
 
 
 async def _find(recall: Recall, response_id: str) -> StoredResponse | None:

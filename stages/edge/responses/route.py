@@ -8,7 +8,7 @@ from broker.recall import Recall
 from schemas.faults import RequestFault
 from stages.edge.access.callers import CallerDep
 from stages.edge.gateway import GatewayDep
-from stages.edge.generation.idempotency import said_by
+from stages.edge.generation.idempotency import claim_of
 from stages.edge.http.body import json_router
 from stages.edge.http.departures import unless_gone
 from stages.edge.http.exchange import exchange_of
@@ -51,7 +51,7 @@ async def create_response(request: Request, body: CreateResponse, gateway: Gatew
     keep_alive_s = gateway.settings.keep_alive_s
     try:
         new = await NewResponse.of(body, recall, request_id_of(request), card.name)
-        stored, chunks = await begin(new, recall, said_by(request), trace_of(request))
+        stored, chunks = await begin(new, recall, claim_of(request), trace_of(request))
         answer = Answer(stored)
         if body.stream:
             return streamed(request, answer, chunks, keep_alive_s, wait_s=0 if stored.background else keep_alive_s)

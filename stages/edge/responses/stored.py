@@ -4,8 +4,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from schemas.kept_request import KeptRequest
 
 ENDPOINT = "/v1/responses"
@@ -36,12 +34,16 @@ class StoredResponse:
         """Whether it goes on without anybody who listens."""
         return bool(self.body.get("background"))
 
-    def kept(self, digest: str = "") -> KeptRequest:
-        """As it stands in the bucket; one that is not to be stored without what its client said."""
-        kept = KeptRequest(endpoint=ENDPOINT, created_at=self.created_at, digest=digest)
-        if self.body.get("store") is False:
-            return kept
-        return msgspec.structs.replace(kept, body=_text(self.body), items=_text(self.items))
+    @property
+    def is_kept(self) -> bool:
+        """Whether its client may ask for it again."""
+        return self.body.get("store") is not False
+
+    def kept(self) -> KeptRequest:
+        """As it stands in the bucket."""
+        return KeptRequest(
+            endpoint=ENDPOINT, created_at=self.created_at, body=_text(self.body), items=_text(self.items)
+        )
 
 
 def _text(value: object) -> str:

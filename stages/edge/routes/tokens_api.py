@@ -3,10 +3,11 @@
 from typing import Annotated, Any
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from stages.edge.access.callers import CallerDep
 from stages.edge.gateway import GatewayDep
+from stages.edge.generation.parameters import MAX_MESSAGES, Body, ListOf, Tools
 from stages.edge.http.body import json_router
 from stages.edge.http.departures import unless_gone
 from stages.edge.http.exchange import exchange_of
@@ -16,15 +17,13 @@ router = json_router(tags=["Tokens"])
 TokenId = Annotated[int, Field(ge=0, le=2**32 - 1)]
 
 
-class TokenizeBody(BaseModel):
+class TokenizeBody(Body):
     """Exactly one of `prompt` and `messages`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     model: str = ""
     prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
+    messages: Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
+    tools: Tools | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -41,13 +40,11 @@ class Tokenized(BaseModel):
     token_strs: list[str] | None = None
 
 
-class DetokenizeBody(BaseModel):
+class DetokenizeBody(Body):
     """Token ids of the model's vocabulary."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     model: str = ""
-    tokens: list[TokenId]
+    tokens: ListOf[TokenId]
 
 
 class Detokenized(BaseModel):

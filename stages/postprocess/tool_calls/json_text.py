@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
+from stages.postprocess.surrogates import without_surrogates
 from stages.postprocess.tool_calls.source import NotACall, Reading, Source
 
 Out = Callable[[str], None]
@@ -110,7 +111,7 @@ def _escape(source: Source, out: Out) -> Reading[None]:
     except ValueError:
         raise NotACall from None
     source.at += len(written)
-    out("\ufffd" if "\ud800" <= meant <= "\udfff" else meant)  # half a character is none that could be sent
+    out(without_surrogates(meant))
 
 
 def _written_escape(source: Source) -> Reading[str]:

@@ -11,6 +11,7 @@ import warnings
 from functools import partial
 
 from stages.postprocess.splitter import CallArguments, CallEnd
+from stages.postprocess.surrogates import without_surrogates
 from stages.postprocess.tool_calls.json_calls import JsonCall
 from stages.postprocess.tool_calls.source import GrammarSplitter, NotACall, Reading, Source
 
@@ -122,14 +123,14 @@ def _string(source: Source) -> Reading[str]:
     pieces = [quote]
     while not (yield from source.next_is(quote)):
         found = _PLAIN.match(source.text, source.at)
-        end = found.end() if found else source.at
-        if end == source.at:
-            piece = yield from source.chars(2 if source.text[end : end + 1] == "\\" else 1)
-            if not piece:
-                raise NotACall
-            end += len(piece)
-        pieces.append(source.text[source.at : end].replace("\n", "\\n").replace("\r", "\\r"))
-        source.at = end
+        piece = found[0] if found else ""
+        if not piece:
+            escape = (yield from source.char()) == "\\"
+            piece = yield from source.chars(2 if escape else 1)
+        if not piece:
+            raise NotACall
+        pieces.append(piece.replace("\n", "\\n").replace("\r", "\\r"))
+        source.at += len(piece)
     source.at += len(quote)
     return "".join([*pieces, quote])
 
@@ -138,6 +139,6 @@ def _as_json(literal: str) -> str:
     try:
         with warnings.catch_warnings(action="ignore"):  # "\d" is one of the things that models write
             meant = _JSON_WORDS[literal] if literal in _JSON_WORDS else ast.literal_eval(literal)
-        return json.dumps(meant, ensure_ascii=False, allow_nan=False)
+        return without_surrogates(json.dumps(meant, ensure_ascii=False, allow_nan=False))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise NotACall from error

@@ -17,7 +17,7 @@ class SplitCall:
 
 @dataclass
 class Split:
-    """All events together; `accounted` are the code points that they stand for."""
+    """All events together, none with half a character; `accounted` are the code points that they stand for."""
 
     content: str = ""
     reasoning: str = ""
@@ -26,6 +26,7 @@ class Split:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
+            _check_utf8(event)
             match event:
                 case Content(text):
                     self.content += text
@@ -41,6 +42,12 @@ class Split:
                     self.calls[-1].arguments += text
                 case CallEnd():
                     self.calls[-1].complete = True
+
+
+def _check_utf8(event: Event) -> None:
+    for part in event:
+        if isinstance(part, str):
+            part.encode()
 
 
 def split(splitter: Splitter, chunks: Sequence[str]) -> Split:

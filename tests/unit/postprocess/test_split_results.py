@@ -10,6 +10,8 @@ from tests.t256 import IM_END
 from tests.unit.postprocess.world import KEY, SESSION, World
 
 CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+THOUGHT = "<|start|>assistant<|channel|>analysis<|message|>why<|end|>"
+SAID = "<|start|>assistant<|channel|>final<|message|>so<|end|>"
 SPLIT = AnswerSpec(reasoning="qwen3", tools="hermes")
 
 
@@ -53,6 +55,8 @@ async def test_thoughts_text_and_calls_come_apart() -> None:
         ("why</thi", AnswerSpec(reasoning="qwen3", reasoning_open=True), 8),
         ("so", SPLIT, 0),
         ("<think>why</think>so", AnswerSpec(), 0),
+        (f"{THOUGHT * 40}{SAID}{THOUGHT}{SAID}", AnswerSpec(reasoning="harmony", tools="harmony"), 41 * 3),
+        (f"{SAID}{THOUGHT}{THOUGHT[:-9]}", AnswerSpec(reasoning="harmony"), 3 + 1),
     ],
 )
 async def test_usage_tells_the_thoughts(text: str, answer: AnswerSpec, count: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.faults import RequestFault
-from stages.preprocess.regex_size import MAX_SIZE, check_regex
+from stages.preprocess.regex_size import MAX_ENDLESS, MAX_SIZE, check_regex
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,13 @@ from stages.preprocess.regex_size import MAX_SIZE, check_regex
         ("(?P<name>ab)", 2),
         ("(?i)ab", 3),
         ("()", 1),
+        ("[a-zA-Z0-9._%+-]{5}", 5),
+        (f"[{'x' * 40}]{{5}}", 50),  # a long class weighs more: 42 characters, 32 of them free
+        (".*" * MAX_ENDLESS, MAX_ENDLESS),
+        (r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})", 28),
+        (r"[a-zA-Z0-9._%+-]+@[a-zA-Z0-9.-]+\.[a-zA-Z]{2,}", 6),
+        (r"SELECT (\*|\w+(, \w+)*) FROM \w+( WHERE \w+ = ('[^']*'|\d+))?;", 35),
+        (r'\{("[a-z]+": ("[^"]*"|-?\d+(\.\d+)?|true|false|null),? ?){1,20}\}', 542),
     ],
 )
 def test_sizes(pattern: str, size: int) -> None:
@@ -40,6 +47,12 @@ def test_sizes(pattern: str, size: int) -> None:
         "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9})",
         "[](a{1,1000}){1,1000}]",  # empty in some dialects: what follows would count as its characters
         "[^](a{1,1000}){1,1000}]",
+        "[" + "".join(chr(0x4E00 + 2 * i) for i in range(5000)) + "]{200}",
+        ".*" * (MAX_ENDLESS + 1),
+        ".*" * 2000,
+        f"(.*a){{{MAX_ENDLESS + 1}}}",
+        "((a{3,}b){11}c){10}",
+        "(a*|b+){51}",
         "[abc",
         "(a",
         "a)",

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from schemas.codec import unpack_ids
 from schemas.faults import RequestFault
 from schemas.request import ChatMessage, Request
+from stages.preprocess import tool_choice
 from stages.preprocess.answer_form import AnswerForm, answer_form
 from stages.preprocess.preparation import Preparation, Ready, Refused
 from tests.unit.preprocess.test_preparation import incoming
@@ -55,6 +56,16 @@ def fault_of(bad: Request, **of_card: Any) -> tuple[str, str]:
     with pytest.raises(RequestFault) as caught:
         form_of(bad, **of_card)
     return caught.value.fault.code, caught.value.fault.param
+
+
+LONG, WIDE = {"description": "x" * 1000}, {"anyOf": [{"type": "string"}] * 99}
+
+
+@pytest.mark.parametrize("tools", [[tool(f"t{n}", LONG) for n in range(200)], [tool(f"t{n}", WIDE) for n in range(85)]])
+def test_parameters_too_large_together(tools: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the first of them is checked: that of all would hold everybody up."""
+    monkeypatch.delattr(tool_choice, "check_schema")
+    assert fault_of(request("required", tools=tools)) == ("invalid_request", "tools")
 
 
 @pytest.mark.parametrize("choice", [None, "auto"])

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import httpx
+import msgspec
 import openai
 import pytest
 
@@ -13,6 +14,7 @@ from broker.kept_requests import KeptRequests
 from broker.publisher import Publisher
 from schemas.faults import Fault
 from schemas.kept_request import KeptRequest
+from stages.edge.http.headers import claim_name, repeated_id
 from tests.integration.edge.responses.conftest import LIMITS, SHARED, Scene
 from tests.integration.edge.responses.stand_in import Asked, StandIn
 
@@ -111,6 +113,58 @@ async def test_a_fault_is_the_same_again(client: openai.AsyncOpenAI, stand_in: S
     assert len(stand_in.asked) == 1
 
 
+@CALLS
+async def test_a_refused_call_may_be_corrected(
+    client: openai.AsyncOpenAI, other: openai.AsyncOpenAI, stand_in: StandIn, call: Call, key: str
+) -> None:
+    """A refusal leaves the key to the corrected call, at any edge and for good: then it means that one alone."""
+
+    async def refuse_the_long(asked: Asked) -> None:
+        if b"long" in msgspec.json.encode(asked.request):
+            await asked.fail(Fault("context_length_exceeded", "too long"))
+        else:
+            await asked.say("yes", finish="stop")
+
+    stand_in.on_request = refuse_the_long
+    with pytest.raises(openai.BadRequestError, match="too long"):
+        await call(client, key, "a long text")
+    assert await call(other, key, "short") == "yes"
+    assert await call(client, key, "short") == "yes"
+    for text in ("other", "a long text"):
+        with pytest.raises(openai.ConflictError):
+            await call(other, key, text)
+    assert len(stand_in.asked) == 2
+
+
+@CALLS
+async def test_a_forgotten_key_never_brings_another_answer(
+    scene: Scene, client: openai.AsyncOpenAI, stand_in: StandIn, call: Call, key: str
+) -> None:
+    """What was kept of the first call was pushed out: another body is another request then, not the first answer."""
+
+    async def answer(asked: Asked) -> None:
+        await asked.say(f"answer {len(stand_in.asked)}", finish="stop")
+
+    stand_in.on_request = answer
+    assert await call(client, key) == "answer 1"
+    await KeptRequests(scene.connection, "default").remove(claim_name(key))
+    assert await call(client, key, "Other") == "answer 2"
+
+
+async def test_another_number_of_prompts_is_another_body(
+    client: openai.AsyncOpenAI, stand_in: StandIn, key: str
+) -> None:
+    """One key, one meaning: it is kept for the call, not for each of its prompts."""
+
+    async def answer(asked: Asked) -> None:
+        await asked.say("yes", finish="stop")
+
+    stand_in.on_request = answer
+    assert await completion(client, key) == "yes"
+    with pytest.raises(openai.ConflictError):
+        await client.completions.create(model="m", prompt=["a", "b"], extra_headers={"Idempotency-Key": key})
+
+
 async def test_another_tenant_has_keys_of_its_own(
     client: openai.AsyncOpenAI, stranger: openai.AsyncOpenAI, stand_in: StandIn, key: str
 ) -> None:
@@ -128,9 +182,8 @@ async def test_an_edge_that_died_before_it_submitted(
 ) -> None:
     """It had kept what the call says, and then died: the repeated call is the first that Headrace hears of."""
     body = b'{"model": "m", "prompt": "Hello"}'
-    request_id = "idem-" + hashlib.sha256(key.encode()).hexdigest()[:40]
     kept = KeptRequest(endpoint="/v1/completions", created_at=1, digest=hashlib.sha256(body).hexdigest())
-    await KeptRequests(scene.connection, "default").put_first(request_id, kept)
+    await KeptRequests(scene.connection, "default").put_first(claim_name(key), kept)
 
     async def answer(asked: Asked) -> None:
         await asked.say("yes", finish="stop")
@@ -140,7 +193,7 @@ async def test_an_edge_that_died_before_it_submitted(
     async with httpx.AsyncClient(timeout=30) as http:
         said = await http.post(f"{client.base_url}completions", content=body, headers=headers)
     assert said.json()["choices"][0]["text"] == "yes", said.text
-    assert (await stand_in.next()).request.id == request_id
+    assert (await stand_in.next()).request.id == repeated_id(claim_name(key), kept.endpoint, kept.digest)
 
 
 async def test_several_prompts(client: openai.AsyncOpenAI, stand_in: StandIn, key: str) -> None:

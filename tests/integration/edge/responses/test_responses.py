@@ -238,6 +238,9 @@ async def test_a_refusal_is_a_plain_error(client: openai.AsyncOpenAI, stand_in: 
         with pytest.raises(openai.BadRequestError) as raised:
             await client.responses.create(model="m", input="x", stream=stream)
         assert raised.value.param == "max_output_tokens"
+    for asked in stand_in.asked:  # nothing is kept of them, which would push out others
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve(f"resp_{asked.request.id}")
     made = await client.responses.create(model="m", input="x", background=True)
     ended = await client.responses.retrieve(made.id)
     assert ended.status == "failed"

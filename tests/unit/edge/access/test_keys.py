@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,37 @@ def test_what_was_added_is_read_and_the_rest_of_the_file_stays(tmp_path: Path) -
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("name", ["smile 😀", "\x7f del", "nul \x00", "tab\t", 'q"uote\\', "Zoë", "\u2028"])
+def test_any_name_can_be_read_back(tmp_path: Path, name: str) -> None:
+    """What is written is what is read; a name that TOML cannot hold is refused, and the file stays as it was."""
+    path = file_of(tmp_path, KeyEntry(name="alice", sha256=digest_of("a")))
+    add_key(path, KeyEntry(name=name, sha256=digest_of("b"), models=["é 😀"]))
+    assert read_keys(path)[digest_of("b")] == Caller("default", name, frozenset({"é 😀"}))
+
+
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    """A lone surrogate (a shell's bytes that are no UTF-8), a key that is there: the file stays as it was."""
+    path = file_of(tmp_path, KeyEntry(name="alice", sha256=digest_of("a")))
+    before = path.read_bytes()
+    for entry in (KeyEntry(name="\udc80", sha256=digest_of("b")), KeyEntry(name="bob", sha256=digest_of("a"))):
+        with pytest.raises(KeysError, match=str(path)):
+            add_key(path, entry)
+    assert path.read_bytes() == before
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(f"{path.name}.")]
+
+
+def test_keys_made_at_once_are_all_there(tmp_path: Path) -> None:
+    """Each waits for the others: nobody puts back the file as it was before somebody else's key."""
+    path = tmp_path / "keys.toml"
+
+    def add(number: int) -> None:
+        add_key(path, KeyEntry(name=f"k{number}", sha256=digest_of(f"{number}")))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(24)))
+    assert set(read_keys(path)) == {digest_of(f"{n}") for n in range(24)}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -72,7 +104,10 @@ def test_what_was_added_is_read_and_the_rest_of_the_file_stays(tmp_path: Path) -
         f"[[keys]]\nname = 'a'\nsha256 = '{'0' * 64}'\nconcurrent = 0",
         f"[[keys]]\nname = 'a'\nsha256 = '{'0' * 64}'\n[[keys]]\nname = 'b'\nsha256 = '{'0' * 64}'",
         "[[keys",
+        f"x = {'[' * 5000}",
+        f"x = {'1' * 5000}",
     ],
+    ids=range(10),
 )
 def test_a_file_with_a_mistake_is_refused_whole(tmp_path: Path, text: str) -> None:
     """A wrong tenant, a misspelt limit, a key twice: better no start than another tenant's bill."""

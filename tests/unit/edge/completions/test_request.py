@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from stages.edge.completions.body import CompletionBody
-from stages.edge.completions.request import MAX_PROMPTS, asked_of
+from stages.edge.completions.request import asked_of
 from stages.edge.generation.translation import Asked
 from stages.edge.http.errors import ApiError, renamed
 
@@ -53,7 +53,6 @@ def test_faults_name_the_prompt() -> None:
     ("fields", "param"),
     [
         ({"prompt": []}, "prompt"),
-        ({"prompt": ["x"] * (MAX_PROMPTS + 1)}, "prompt"),
         ({"echo": True, "logprobs": 0}, "logprobs"),
         ({"best_of": 3, "n": 2}, "best_of"),
         ({"best_of": 2}, "best_of"),

@@ -178,6 +178,42 @@ async def test_a_slow_reader_holds_up_the_source_and_nothing_piles_up() -> None:
     assert wire.body.replace(KEEP_ALIVE, b"") == b"".join(sse(number) for number in range(100))
 
 
+async def test_an_event_waits_for_headers_that_wait_for_the_reader() -> None:
+    """A comment line began the answer and is held up: the event behind it sends nothing before that is out."""
+    source, wire = Source(), Wire()
+    wire.open.clear()
+    running = asyncio.create_task(wire.run(EventStream(source.events(), keep_alive_s=0.001)))
+    async with asyncio.timeout(PATIENCE_S):
+        await wire.blocked.wait()
+    source.queue.put_nowait(sse(1))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert source.taken == 1
+    assert wire.waiting == 1
+    source.queue.put_nowait(None)
+    wire.open.set()
+    await running
+    assert [message["type"] for message in wire.sent].count("http.response.start") == 1
+    assert wire.sent[0]["type"] == "http.response.start"
+    assert wire.ended
+
+
+async def test_a_fault_while_headers_wait_is_a_plain_error() -> None:
+    """C3: the comment line that would have begun the answer is given up, and the client gets the status."""
+    source, wire = Source(), Wire()
+    wire.open.clear()
+    running = asyncio.create_task(wire.run(EventStream(source.events(), keep_alive_s=0.001)))
+    async with asyncio.timeout(PATIENCE_S):
+        await wire.blocked.wait()
+    source.queue.put_nowait(RequestFault("deadline", "too late"))
+    async with asyncio.timeout(PATIENCE_S):
+        await source.left.wait()
+    wire.open.set()
+    await running
+    assert [message["type"] for message in wire.sent].count("http.response.start") == 1
+    assert wire.status == 504
+
+
 async def test_a_reader_that_never_reads_and_then_leaves_is_cancelled() -> None:
     """C8: in the middle of a write that waits."""
     source, wire = Source(), Wire()

@@ -73,6 +73,17 @@ def test_what_the_assistant_did_in_a_row_is_one_message() -> None:
     assert chat(CALL, text) == [{"role": "assistant", "tool_calls": [call]}, {"role": "assistant", "content": "a"}]
 
 
+def test_calls_that_were_cut_off() -> None:
+    """F3: sent back as they came, marked as incomplete, they are left out; any other call is the client's own word."""
+    cut = {**CALL, "id": "fc_1", "arguments": '{"a'}
+    assert chat({"role": "user", "content": "Hi"}, {**cut, "status": "incomplete"}) == [
+        {"role": "user", "content": "Hi"}
+    ]
+    for item in ({**CALL, "status": "incomplete"}, {**cut, "status": "completed"}, cut):
+        (message,) = chat(item)
+        assert message["tool_calls"][0]["function"]["arguments"] == item["arguments"]
+
+
 def test_an_answer_can_be_sent_back_as_it_came() -> None:
     """The output of a response is input of the next one, with logprobs, ids and all."""
     whole = Whole([("reasoning", "hm"), ("text", "a"), ("call", "{}")])

@@ -74,6 +74,9 @@ HERMES = {
         hermes, f"\n\n<tool_call>{F}</tool_call>\n<tool_call>\n{G}\n</tool_call>\n", calls=(CALL_F, CALL_G)
     ),
     "text around": Script(hermes, f"Hi\n<tool_call>{F}</tool_call>\n bye", "Hi\n\n bye", (CALL_F,)),
+    "half a character in the name": Script(
+        hermes, r'<tool_call>{"name": "f\udc00\ud83d\ude00\ud83d"}</tool_call>', calls=(whole("f\ufffd😀\ufffd"),)
+    ),
     "several in one pair of tags": Script(hermes, f"<tool_call>{F}\n{G}</tool_call>", calls=(CALL_F, CALL_G)),
     "no closing tag": Script(hermes, f"<tool_call>{F}", calls=(CALL_F,)),
     "no closing brace": Script(hermes, f"<tool_call>{F[:-1]}</tool_call>", "</tool_call>", (CALL_F,)),
@@ -273,6 +276,11 @@ PYTHONIC = {
             whole("f", '{"a": true, "b": null, "c": -1.5, "d": {"k": "v"}, "e": false}'),
             whole("g", r"""{"f": "it's \"ü\"", "g": "x\ny", "h": "", "i": "\\d", "j": "a\nb"}"""),
         ),
+    ),
+    "escapes": Script(
+        pythonic,
+        r"""[f(a="x\ny\\", b='\ud83d\ude00', c=["\ud800", {'\udc00\ud83d\ude00': "\U0001f600\U0000d83d"}])]""",
+        calls=(whole("f", '{"a": "x\\ny\\\\", "b": "😀", "c": ["\ufffd", {"\ufffd😀": "😀\ufffd"}]}'),),
     ),
     "a list": Script(pythonic, "[1, 2]", "[1, 2]"),
     "a link": Script(pythonic, "[f](http://x) f(a=1)", "[f](http://x) f(a=1)"),

@@ -29,6 +29,27 @@ def test_streamed_is_whole(name: str, size: int) -> None:
     assert split(script.splitter(), chunks) == script.expected
 
 
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_cut(name: str) -> None:
+    """F11: two pieces cut at every place, and a character by itself at every place, escapes and markers included."""
+    script = SCRIPTS[name]
+    for at in range(len(script.text)):
+        before, char, after = script.text[:at], script.text[at], script.text[at + 1 :]
+        assert split(script.splitter(), [before, char + after]) == script.expected
+        assert split(script.splitter(), [before, char, after]) == script.expected
+
+
+@pytest.mark.parametrize("name", [name for name, script in SCRIPTS.items() if "\\" in script.text])
+def test_every_cut_behind_a_backslash(name: str) -> None:
+    """F11: whatever was cut before, a push that ends within an escape changes nothing."""
+    script = SCRIPTS[name]
+    for behind in (at + 1 for at, char in enumerate(script.text) if char == "\\"):
+        for other in range(len(script.text)):
+            first, second = sorted((behind, other))
+            chunks = [script.text[:first], script.text[first:second], script.text[second:]]
+            assert split(script.splitter(), chunks) == script.expected
+
+
 @given(st.data(), st.sampled_from(list(SCRIPTS.values())))
 def test_any_cut(data: st.DataObject, script: Script) -> None:
     """F1, F11: at any places, F1's own among them: several closing brackets and the closing tag in one chunk."""
@@ -66,7 +87,7 @@ FRAGMENTS = st.sampled_from(
         *("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "```json"),
         *('"name"', '"arguments"', '"parameters"', '"type"', '"f"', "f", "1", "null", "é"),
         *("[", "]", "{", "}", ":", ",", ";", "(", ")", "=", '"', "'", "'''"),
-        *("\\", "\\u12", "\\ud83d", "\\n", " ", "\n"),
+        *("\\", "\\u12", "\\ud83d", "\\ude00", "\\n", " ", "\n"),
     ]
 )
 SPLITTERS = sorted({script.splitter for script in SCRIPTS.values()}, key=lambda new: new.__name__)
