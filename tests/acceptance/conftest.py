@@ -3,14 +3,16 @@
 And that engine in this process, for what it says alone.
 """
 
+import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tokenizers import Tokenizer
 
-from load.pipeline import Pipeline
+from load.pipeline import READY_S, Pipeline
 from stages.inference.bundled_model import BundledModelMissingError, bundled_model_path
 from stages.inference.choose_engine import served_model
 from stages.inference.hardware import installed_engine
@@ -24,24 +26,29 @@ TWO_OF_EACH = [
 ]
 
 
+@contextlib.contextmanager
+def running(folder: Path, arguments: list[str], ready_s: float = READY_S) -> Generator[Pipeline]:
+    """A pipeline of real processes, whose end has to be a clean one."""
+    pipeline = Pipeline(folder, arguments, ready_s=ready_s)
+    yield pipeline
+    status = pipeline.stop()
+    assert status == 0, pipeline.output[-3000:]
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """Two replicas of every stage, two simulated workers whose steps take 5 ms. Its end has to be a clean one."""
     arguments = ["--engine", "simulated", *TWO_OF_EACH, "--set", "inference.simulated_step_ms=5"]
-    pipeline = Pipeline(tmp_path_factory.mktemp("pair"), arguments)
-    yield pipeline
-    status = pipeline.stop()
-    assert status == 0, pipeline.output[-3000:]
+    with running(tmp_path_factory.mktemp("pair"), arguments) as pipeline:
+        yield pipeline
 
 
 @pytest.fixture(scope="session")
 def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """One process of every stage, a simulated worker whose steps take 5 ms, for HTTP. Its end has to be a clean one."""
     arguments = ["--engine", "simulated", "--replicas", "edge=1", "--set", "inference.simulated_step_ms=5"]
-    pipeline = Pipeline(tmp_path_factory.mktemp("edges"), arguments)
-    yield pipeline
-    status = pipeline.stop()
-    assert status == 0, pipeline.output[-3000:]
+    with running(tmp_path_factory.mktemp("edges"), arguments) as pipeline:
+        yield pipeline
 
 
 @pytest.fixture(scope="session")
@@ -51,19 +58,15 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     Its model writes tool calls as Hermes and thoughts between `<think>` and `</think>` (`stages.inference.echo_model`).
     """
     arguments = ["--engine", "simulated", "--replicas", "edge=1", "--set", "inference.simulated_echo=true"]
-    pipeline = Pipeline(tmp_path_factory.mktemp("echo"), arguments)
-    yield pipeline
-    status = pipeline.stop()
-    assert status == 0, pipeline.output[-3000:]
+    with running(tmp_path_factory.mktemp("echo"), arguments) as pipeline:
+        yield pipeline
 
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """One process of every stage with vLLM and the bundled model. Its end has to be a clean one."""
-    pipeline = Pipeline(tmp_path_factory.mktemp("real"), ["--replicas", "edge=1"], ready_s=150)
-    yield pipeline
-    status = pipeline.stop()
-    assert status == 0, pipeline.output[-3000:]
+    with running(tmp_path_factory.mktemp("real"), ["--replicas", "edge=1"], ready_s=150) as pipeline:
+        yield pipeline
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

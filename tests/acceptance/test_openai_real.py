@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from pydantic import BaseModel, ConfigDict
 
+from load.parity_question import WEATHER
 from load.pipeline import Pipeline
 from tests.acceptance.openai_clients import openai_at, question, text_of
 
@@ -28,19 +29,6 @@ class City(BaseModel):
     capital: bool
 
 
-WEATHER: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a city",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
-}
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
 
 
