@@ -17,6 +17,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
+from broker.late_answers import awaiting
 from broker.options import BrokerOptions
 
 log = structlog.get_logger()
@@ -147,13 +148,11 @@ class Connection:
         """
         self.check_size(data)
         check_subject(subject)
-        cancels = _cancels()
         try:
-            async with self.while_connected():
-                answer = await self.client.request(subject, data, timeout=timeout_s, headers=headers)
-                if _cancels() > cancels:  # up to Python 3.11 `wait_for` swallows a cancel that meets the answer
-                    raise asyncio.CancelledError
-                return _inbound(answer)
+            async with self.while_connected(timeout_s):
+                # The client's own timeout is a `wait_for`, which swallows a cancel that meets the answer (Python 3.11).
+                never: Any = None
+                return _inbound(await self.client.request(subject, data, timeout=never, headers=headers))
         except nats.errors.NoRespondersError as error:
             raise NoResponders(f"nobody listens on {subject}") from error
         except (nats.errors.Error, TimeoutError) as error:
@@ -165,13 +164,12 @@ class Connection:
 
         An answer to a request that went out on a lost connection never comes.
         """
-        patience = asyncio.timeout(timeout_s)
-        try:
-            async with patience:
-                self._waiting.add(patience)
+        async with awaiting(timeout_s) as scope:
+            self._waiting.add(scope)
+            try:
                 yield
-        finally:
-            self._waiting.discard(patience)
+            finally:
+                self._waiting.discard(scope)
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
         """Calls `handler` for every message, one at a time, in order. An error in it costs no other message."""
@@ -236,8 +234,9 @@ class Connection:
         if not self._closing:
             log.warning("broker.disconnected", url=self.options.shown_url)
         waiting, self._waiting = self._waiting, set()
-        for patience in waiting:
-            patience.reschedule(self.lost_at)
+        for scope in waiting:
+            if not scope.expired():
+                scope.reschedule(self.lost_at)
 
     async def _on_reconnected(self) -> None:
         self.reconnects += 1
@@ -259,12 +258,6 @@ def check_subject(subject: str) -> None:
     """Raises `NotSendable` for what no server takes as a subject."""
     if len(subject) > MAX_SUBJECT or subject.split() != [subject] or ".." in f".{subject}.":
         raise NotSendable(f"{subject[:64]!r} is no subject ({len(subject)} characters)")
-
-
-def _cancels() -> int:
-    """How many cancels of the running task are not taken back."""
-    task = asyncio.current_task()
-    return task.cancelling() if task else 0
 
 
 def _inbound(message: Msg) -> Inbound:

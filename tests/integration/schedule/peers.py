@@ -34,6 +34,7 @@ class FakeWorker:
         self.granted_at: dict[int, float] = {}
         self.most_held = 0
         self.answers = True
+        self.answers_after_s = 0.0
         self.parked: list[int] = []
         self._connection = connection
         self._slots = slots
@@ -93,6 +94,7 @@ class FakeWorker:
                 taken.append(item.sequence)
         self.most_held = max(self.most_held, len(self.held))
         if self.answers:
+            await asyncio.sleep(self.answers_after_s)
             await self._connection.publish(message.reply, encode(GrantReply(taken, self._credits())))
 
     def _take(self, item: GrantItem) -> None:

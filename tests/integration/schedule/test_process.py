@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import psutil
+import pytest
 
 from broker.connection import Inbound
 from broker.delivery import delivery_of
@@ -77,10 +78,17 @@ def test_no_heavy_library_is_loaded() -> None:
     assert loaded.strip() == "[]"
 
 
-async def test_a_scheduler_that_stood_still_judges_no_worker(world: World, server: EmbeddedServer) -> None:
-    """Stopped for longer than a worker's silence, then continued: what it granted is not taken from a living worker."""
+@pytest.mark.parametrize("answers_after_s", [0.0, 0.5])
+async def test_a_scheduler_that_stood_still_judges_no_worker(
+    world: World, server: EmbeddedServer, answers_after_s: float
+) -> None:
+    """Stopped for longer than a worker's silence, then continued: what it granted is not taken from a living worker.
+
+    Nor where the worker's answer to the grant came while the scheduler stood still, longer than it waits for one.
+    """
     owner = await world.owner()
     worker = await world.worker("w1", slots=4)
+    worker.answers_after_s = answers_after_s
     async with scheduler_process(server) as process:
         sequences = [await world.submit(f"r{number}") for number in range(3)]
         await until(lambda: len(worker.held) == 3)
