@@ -233,7 +233,7 @@ async def test_health_is_served_where_a_port_is_set(start: Start, topology: Topo
     await asyncio.sleep(1.3)
     start_s = time.perf_counter()
     assert (await asyncio.to_thread(get, port, "/live"))[0] == 503
-    assert time.perf_counter() - start_s < 1, "it does not share the fate of the hung loop"
+    assert time.perf_counter() - start_s < 5, "it does not share the fate of the hung loop"
     process.kill()
 
 

@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -53,17 +54,17 @@ def test_metrics_are_served_in_prometheus_form(server: HealthServer) -> None:
 
 
 async def test_live_is_answered_while_the_loop_is_busy(health: Health, server: HealthServer) -> None:
-    """Soon, although the event loop computes without a pause."""
+    """The event loop computes without a pause until the answer is there."""
     beat = asyncio.create_task(health.keep_beating())
     await asyncio.sleep(0)
-    answer = asyncio.get_running_loop().run_in_executor(None, _timed_live, server)
-    until = time.monotonic() + 1
-    while time.monotonic() < until:
-        pass
-    status, seconds = await answer
-    beat.cancel()
-    assert status == 200
-    assert seconds < 0.8
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(get, server, "/live")
+        until = time.monotonic() + 20
+        while not answer.done() and time.monotonic() < until:
+            pass
+        beat.cancel()
+        assert answer.done()
+        assert answer.result()[0] == 200
 
 
 async def test_live_turns_bad_when_the_loop_stands_still(health: Health, server: HealthServer) -> None:
@@ -75,12 +76,6 @@ async def test_live_turns_bad_when_the_loop_stands_still(health: Health, server:
     await asyncio.sleep(0.01)
     assert get(server, "/live") == (200, "live\n")
     beat.cancel()
-
-
-def _timed_live(server: HealthServer) -> tuple[int, float]:
-    start = time.perf_counter()
-    status, _ = get(server, "/live")
-    return status, time.perf_counter() - start
 
 
 def test_a_taken_port_is_an_error_at_once(server: HealthServer, health: Health) -> None:
