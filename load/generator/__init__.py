@@ -1,0 +1,1 @@
+"""Drives a server with a workload, and measures what comes back."""

@@ -1,0 +1,1 @@
+"""What is asked, and when: arrivals, lengths, traces, and chats of so many tokens."""

@@ -1,0 +1,60 @@
+"""How many tokens a prompt or an answer has: one number, or a distribution."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+Kind = Literal["fixed", "uniform", "lognormal", "trace"]
+
+FORMS = "a number, uniform:A,B, lognormal:MEDIAN,SIGMA or trace"
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """`numbers` are the parameters: the number itself; least and most; median and sigma; none for a trace's own."""
+
+    kind: Kind
+    numbers: tuple[float, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Lengths":
+        """Raises `ValueError`."""
+        kind, _, rest = text.partition(":")
+        if kind == "trace" and not rest:
+            return cls("trace")
+        if kind == "uniform":
+            least, most = _numbers(rest, 2)
+            _require(1 <= least <= most, "uniform:A,B needs 1 <= A <= B")
+            return cls("uniform", (least, most))
+        if kind == "lognormal":
+            median, sigma = _numbers(rest, 2)
+            _require(median >= 1 and sigma >= 0, "lognormal:MEDIAN,SIGMA needs MEDIAN >= 1 and SIGMA >= 0")
+            return cls("lognormal", (median, sigma))
+        number = _numbers(text, 1)[0]
+        _require(number >= 1 and number == int(number), "needs a whole number from 1 on")
+        return cls("fixed", (number,))
+
+    def draw(self, random: Random) -> int:
+        """One length, at least 1."""
+        draws: dict[Kind, Callable[[], float]] = {
+            "fixed": lambda: self.numbers[0],
+            "uniform": lambda: random.randint(*(int(number) for number in self.numbers)),
+            "lognormal": lambda: random.lognormvariate(math.log(self.numbers[0]), self.numbers[1]),
+        }
+        return max(round(draws[self.kind]()), 1)
+
+
+def _numbers(text: str, count: int) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    _require(len(numbers) == count and all(math.isfinite(number) for number in numbers), f"expected {FORMS}")
+    return numbers
+
+
+def _require(fact: bool, reason: str) -> None:
+    if not fact:
+        raise ValueError(reason)
