@@ -84,5 +84,5 @@ constraints: $(INSTALLED) ## renew constraints.txt
 	@mv constraints.new constraints.txt
 
 clean: ## remove .venv and what tools leave behind
-	rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv-smg-* .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,6 +11,9 @@ from load.workload.chat_format import Message
 clock: Callable[[], float] = perf_counter
 """Seconds of every time in a record."""
 
+TOGETHER_S = 0.0005
+"""What comes within half a millisecond comes at once to a reader: a server may write the tokens of seconds together."""
+
 
 def _times() -> "array[float]":
     return array("d")
@@ -51,9 +54,19 @@ class Record:
         return self.events[0] - self.sent
 
     @property
+    def moments(self) -> list[float]:
+        """When text came, pieces that came together counted once."""
+        moments: list[float] = []
+        for at in self.events:
+            if not moments or at - moments[-1] >= TOGETHER_S:
+                moments.append(at)
+        return moments
+
+    @property
     def itls(self) -> list[float]:
-        """Between two pieces with text each."""
-        return [later - earlier for earlier, later in zip(self.events, self.events[1:], strict=False)]
+        """From one moment with text to the next."""
+        moments = self.moments
+        return [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
 
     def row(self, unix: float) -> dict[str, Any]:
         """For a file: when it was sent in Unix seconds (`unix` is what to add), the rest in milliseconds."""

@@ -86,7 +86,7 @@ def _latencies(answered: Sequence[Record]) -> Figures:
         "itl_ms": sorted(itl for record in answered for itl in record.itls),
         "e2e_ms": sorted(record.ended - record.sent for record in answered),
     }
-    events = sum(len(record.events) for record in answered)
+    events = sum(len(record.moments) for record in answered)
     tokens = sum(record.output_tokens for record in answered)
     return {
         **{name: spread(values) for name, values in measured.items()},

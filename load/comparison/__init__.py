@@ -1,0 +1,1 @@
+"""The parts of `load.compare`: arms, workloads, what their processes use, the file of results."""
