@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -66,7 +67,7 @@ class Record:
     def itls(self) -> list[float]:
         """From one moment with text to the next."""
         moments = self.moments
-        return [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+        return [later - earlier for earlier, later in pairwise(moments)]
 
     def row(self, unix: float) -> dict[str, Any]:
         """For a file: when it was sent in Unix seconds (`unix` is what to add), the rest in milliseconds."""
