@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from schemas.faults import RequestFault
 from schemas.result import Break, Costs, Result, ResultLogprob, ToolCallPiece, Usage
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """The next piece of one choice. The last one has `finish` (`stop`, `length`, `tool_calls`), `usage` and `costs`.
 
     `token_from` counts the choice's tokens before this chunk, `text_from` its Unicode code points, `logprobs_from` its
@@ -56,7 +56,7 @@ class Start:
         return self.text is not None or not self.token
 
 
-@dataclass
+@dataclass(slots=True)
 class ChoiceAssembly:
     """One choice of an answer as far as it has arrived. `push()` may get any result, or part of one, again."""
 
@@ -64,6 +64,7 @@ class ChoiceAssembly:
     start: Start = Start()
     tokens: int = field(init=False)
     characters: int = field(init=False)
+    _placed: bool = field(init=False)
     logprobs: int = 0
     reasoning: int = 0
     arguments: dict[int, int] = field(default_factory=dict[int, int])  # code points by the call's index
@@ -79,6 +80,8 @@ class ChoiceAssembly:
 
         Raises `Gap`, and `RequestFault` when the choice ended with a fault, or before the start was reached.
         """
+        if self._is_next(result):
+            return self._take_next(result)
         if self.ended:
             return None
         if result.fault is not None:
@@ -97,6 +100,36 @@ class ChoiceAssembly:
         if self._is_ahead(result):
             raise Gap
         return self._take(result)
+
+    def _is_next(self, result: Result) -> bool:
+        """Whether it is text alone and begins where this ends, as most do: there is nothing to cut."""
+        return (
+            result.text_from == self.characters
+            and result.token_from == self.tokens
+            and result.reasoning_from == self.reasoning
+            and self._placed
+            and result.logprobs is None
+            and not (result.finish or result.fault or result.reasoning or result.tool_calls or self.ended)
+        )
+
+    def _take_next(self, result: Result) -> Chunk | None:
+        text_from, self.characters = self.characters, self.characters + len(result.text)
+        self.tokens = max(self.tokens, result.token_to)
+        if not (result.text or result.ids):
+            return None
+        return Chunk(
+            choice=self.choice,
+            text=result.text,
+            ids=result.ids,
+            token_from=result.token_from,
+            text_from=text_from,
+            usage=result.usage,
+            costs=result.costs,
+            attempt=result.attempt,
+            logprobs_from=self.logprobs,
+            reasoning_from=self.reasoning,
+            breaks=result.breaks,
+        )
 
     def _check_start(self, last: Result) -> None:
         length = last.text_from + len(last.text)
@@ -178,7 +211,7 @@ class ChoiceAssembly:
         return replace(piece, arguments=rest, arguments_from=begin) if rest or known is None else None
 
 
-@dataclass
+@dataclass(slots=True)
 class AnswerAssembly:
     """All choices of one answer. Complete when each of the `n` has ended; the last result of each says how many.
 
@@ -189,6 +222,7 @@ class AnswerAssembly:
     start: Start = Start()
     only: int | None = None
     choices: dict[int, ChoiceAssembly] = field(default_factory=dict[int, ChoiceAssembly])
+    complete: bool = field(default=False, init=False)
 
     def push(self, result: Result) -> Chunk | None:
         """As `ChoiceAssembly.push`."""
@@ -196,11 +230,17 @@ class AnswerAssembly:
             self._count(result.choices)
         if self.only is not None and result.choice != self.only:
             return None
-        choice = self.choices.setdefault(result.choice, ChoiceAssembly(result.choice, self.start))
-        return choice.push(result)
+        choice = self.choices.get(result.choice)
+        if choice is None:
+            choice = self.choices[result.choice] = ChoiceAssembly(result.choice, self.start)
+        if not (result.finish or result.fault):
+            return choice.push(result)
+        try:
+            return choice.push(result)
+        finally:
+            self.complete = self._is_complete()
 
-    @property
-    def complete(self) -> bool:
+    def _is_complete(self) -> bool:
         if self.only is not None:
             return self.only in self.choices and self.choices[self.only].ended
         return sum(choice.ended for choice in self.choices.values()) >= self.n

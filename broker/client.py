@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from broker import subjects
-from broker.answer_stream import AnswerPlace, AnswerStream, check_start
+from broker.answer_stream import AnswerPlace, AnswerStream, Take, check_start
 from broker.assembly import AnswerAssembly, Chunk, Start
 from broker.cancels import put_cancel
 from broker.completion import CompletedChoice, Completion, completed
@@ -71,7 +71,7 @@ class Headrace:
         self._registry = Registry(self._connection)
         self._tokenizing = Tokenizing(self._connection, self._registry, self._patience_s)
         pattern = subjects.result("*", self.tenant, self.session, "*")
-        self._subscription: Subscription = await self._connection.subscribe(pattern, self._on_result)
+        self._subscription: Subscription = await self._connection.listen(pattern, self._on_result)
         await self._connection.prove_subscriptions()
         self._connection.on_reconnect.append(self._on_reconnect)
         return self
@@ -102,25 +102,32 @@ class Headrace:
         prompt: str | list[int] | None = None,
         request_id: str = "",
         trace: str = "",
+        take: Take | None = None,
         **options: Any,
     ) -> AsyncGenerator[Chunk, None]:
         """The answer's chunks as they come; leaving the loop early cancels the request.
 
         `options` are the fields of `Request` (stop, n, deadline_s, …) and of `Sampling` (max_tokens, temperature, …).
-        `model` may be left out where only one is served; `trace` is a W3C traceparent. Raises `RequestFault`.
+        `model` may be left out where only one is served; `trace` is a W3C traceparent. `take` is a short way: while the
+        loop waits, a chunk that is not the choice's last is handed to it as soon as it is read, and is yielded only
+        where it returns false. Raises `RequestFault`.
         """
         request = make_request(
             request_id or new_id(), self.session, model=model, messages=messages, prompt=prompt, options=options
         )
+        request_id = request.id
         stream, duplicate = await self._submit(request, trace)
+        stream.take = take
+        del request, messages, prompt, options  # an answer may be long in coming: nobody need keep the prompt for it
         try:
             async with self._following(stream) if duplicate else contextlib.nullcontext():
                 async for chunk in stream:
                     yield chunk
         finally:
-            del self._streams[request.id]
+            del self._streams[request_id]
+            stream.close()
             if not stream.ended and self.cancels_when_left:
-                await self.cancel(request.id)
+                await self.cancel(request_id)
 
     async def complete(self, **arguments: Any) -> Completion:
         """The whole answer. Takes what `stream` takes. Raises `RequestFault`."""
@@ -135,13 +142,14 @@ class Headrace:
         from_text: int | None = None,
         choice: int | None = None,
         patience_s: float | None = None,
+        take: Take | None = None,
     ) -> AsyncGenerator[Chunk, None]:
         """The answer to a request of this tenant that somebody sent: what is stored, then what comes, to its end.
 
         The ids go on with token `from_token`. The text goes on exactly at `from_text` (how many code points the caller
         has); without it where the piece of the answer begins that holds that token, and then the text so far is
-        `text[:chunk.text_from] + chunk.text`. Both count for every choice; `choice` reads that one alone. Leaving
-        cancels nothing.
+        `text[:chunk.text_from] + chunk.text`. Both count for every choice; `choice` reads that one alone. `take` as in
+        `stream`. Leaving cancels nothing.
 
         While nothing new is heard it waits as long as anything of the tenant is queued or runs, or for `patience_s`
         seconds. Raises `RequestFault`: that of the answer, `lost_state` when nothing, or not all, is stored of it,
@@ -152,6 +160,7 @@ class Headrace:
         place = AnswerPlace.of(self.tenant, request_id, self._partitions)
         patience = WhileAnythingWaits(self._connection, self.tenant, patience_s)
         stream = AnswerStream(self._connection, place, assembly, patience)
+        stream.take = take
         async with self._following(stream):
             async for chunk in stream:
                 yield chunk
@@ -218,7 +227,7 @@ class Headrace:
     @contextlib.asynccontextmanager
     async def _following(self, stream: AnswerStream) -> AsyncGenerator[None, None]:
         """Results of another session reach the stream: live ones from here on, then those that are stored already."""
-        subscription = await self._connection.subscribe(stream.place.subject, stream.arrived)
+        subscription = await self._connection.listen(stream.place.subject, stream.arrived)
         self._followed.add(stream)
         try:
             await self._prove_subscription()
@@ -226,6 +235,7 @@ class Headrace:
             yield
         finally:
             self._followed.discard(stream)
+            stream.close()
             await subscription.close()
 
     async def _prove_subscription(self) -> None:
@@ -236,10 +246,10 @@ class Headrace:
         except (Unavailable, TimeoutError) as error:
             raise RequestFault("unavailable", f"no broker within {self._patience_s:.0f} s") from error
 
-    async def _on_result(self, message: Inbound) -> None:
+    def _on_result(self, message: Inbound) -> None:
         stream = self._streams.get(message.subject.rpartition(".")[2])
         if stream is not None:
-            await stream.arrived(message)
+            stream.arrived(message)
 
     def _on_reconnect(self) -> None:
         for stream in (*self._streams.values(), *self._followed):

@@ -1,6 +1,5 @@
 """One message handed out by a consumer: where it stands, and what can be said to it: done, not now, still at it."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -40,8 +39,7 @@ def position_of(ack_subject: str) -> Position:
     return Position(consumer, int(deliveries), int(sequence), int(number), int(stored_at) / 1e9)
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """A message in hand. `sequence` is its own in the stream, `deliveries` counts from 1 and is no fencing token.
 
     `stored_at` is Unix time by the broker's clock, in seconds.
@@ -72,6 +70,11 @@ def delivery_of(message: Inbound) -> Delivery:
         trace=message.headers.get(TRACE, ""),
         message_id=message.headers.get(MESSAGE_ID, ""),
     )
+
+
+async def ack(connection: Connection, ack_subject: str) -> None:
+    """Removes the message from its work queue, without a word of it: see `acks`. Raises `Unavailable`."""
+    await connection.publish(ack_subject, b"+ACK")
 
 
 async def confirm_ack(connection: Connection, ack_subject: str, timeout_s: float = ACK_TIMEOUT_S) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import nats.errors
-from nats.aio.msg import Msg
+import structlog
 
-from broker.connection import BrokerError, Connection, Handler, Inbound, Unavailable
+from broker.connection import BrokerError, Connection, Inbound, Listener, Unavailable
+
+log = structlog.get_logger()
 
 PATIENCE_S = 2.0
 
@@ -22,24 +24,24 @@ class Inbox:
         self._subscription = subscription
 
     @classmethod
-    async def open(cls, connection: Connection, handler: Handler) -> "Inbox":
-        """Calls `handler` for all that comes; it must not raise. Raises `Unavailable`."""
-        subject = connection.new_inbox()
+    async def open(cls, connection: Connection, listener: Listener) -> "Inbox":
+        """Calls `listener` for all that comes. Raises `Unavailable`."""
+        inbox = connection.new_inbox()
 
-        async def on_message(message: Msg) -> None:
-            await handler(Inbound(message.subject, message.data, message.reply, message.headers or {}))
+        def on_message(subject: str, data: bytes, reply: str, headers: dict[str, str]) -> None:
+            try:
+                listener(Inbound(subject, data, reply, headers))
+            except Exception:
+                log.exception("broker.listener_failed", subject=subject)
 
         try:
-            # No limit of the client library's: it would drop messages, and what is asked for bounds them.
-            subscription = await connection.client.subscribe(  # pyright: ignore[reportUnknownMemberType]
-                f"{subject}.*", cb=on_message, pending_msgs_limit=-1, pending_bytes_limit=0
-            )
+            subscription = await connection.client.listen(f"{inbox}.*", on_message)
         except nats.errors.Error as error:
             raise Unavailable(f"subscribing an inbox: {error!r}") from error
-        return cls(connection, subject, subscription)
+        return cls(connection, inbox, subscription)
 
     async def retire(self) -> None:
-        """Takes interest back and returns once the handler had everything that the server sent before that."""
+        """Takes interest back and returns once the listener had everything that the server sent before that."""
         await take_back(self._connection, [self._subscription])
 
     async def discard(self) -> None:

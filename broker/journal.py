@@ -3,24 +3,27 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from itertools import count
 
+import msgspec
 import structlog
 
 from broker import subjects
 from broker.connection import Connection, Inbound, Unavailable
-from broker.delivery import position_of
+from broker.delivery import Position
 from broker.jetstream_api import call
 from broker.ordered import INACTIVE_S, LIMIT, OrderedReader
 from broker.publisher import Publisher
 from schemas.codec import WireError, decode, encode
-from schemas.journal import JournalMessage
+from schemas.journal import JournalMessage, Tokens
+from schemas.names import is_key
 
 log = structlog.get_logger()
 
 TRY_S = 1.0
 RETRY_S = 0.05
+KEYS = 16_384
+"""Keys of requests that a reader knows to be some: the same ones come again with every token."""
 
 
 class JournalWriter:
@@ -39,30 +42,30 @@ class JournalWriter:
         stored or not then.
         """
         data, message_id = encode(message), f"{self._writer}.{next(self._numbers)}"
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
         while True:
-            now = asyncio.get_running_loop().time()
+            patience_s = min(TRY_S, deadline - loop.time())
             try:
-                return await self._try(subjects.journal(partition), data, message_id, min(TRY_S, deadline - now))
+                return await self._try(subjects.journal(partition), data, message_id, patience_s)
             except Unavailable as error:
-                now = asyncio.get_running_loop().time()
-                if now + RETRY_S >= deadline or self._connection.closed.is_set():
+                if loop.time() + RETRY_S >= deadline or self._connection.closed.is_set():
                     raise
                 log.debug("journal.append_again", partition=partition, error=str(error))
             await asyncio.sleep(RETRY_S)
 
     async def _try(self, subject: str, data: bytes, message_id: str, patience_s: float) -> int:
-        # What waits in the client's buffer while there is no connection would be sent once for every try.
-        try:
-            async with asyncio.timeout(patience_s):
-                await self._connection.wait_connected()
-        except TimeoutError as error:
-            raise Unavailable("no connection to the broker") from error
+        if not self._connection.connected:
+            # What waits in the client's buffer while there is no connection would be sent once for every try.
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self._connection.wait_connected()
+            except TimeoutError as error:
+                raise Unavailable("no connection to the broker") from error
         return await self._publisher.publish(subject, data, message_id=message_id, timeout_s=patience_s)
 
 
-@dataclass(frozen=True)
-class JournalRecord:
+class JournalRecord(msgspec.Struct, frozen=True):
     """One message of a journal. `message` is None where it could not be decoded.
 
     `stored_at` is Unix time by the broker's clock, in seconds.
@@ -86,6 +89,7 @@ class JournalReader:
         self._partition = partition
         stream = subjects.journal_stream(partition)
         self._reader = OrderedReader(connection, stream, limit=limit, inactive_s=inactive_s)
+        self._keys: set[str] = set()
 
     @property
     def attached(self) -> bool:
@@ -101,20 +105,32 @@ class JournalReader:
 
         Raises `ApiError` where there is no such journal. Trouble that may pass is waited for.
         """
-        async for messages in self._reader.rounds():
-            yield [self._record(message) for message in messages]
+        async for placed in self._reader.placed_rounds():
+            yield [self._record(place, message) for place, message in placed]
 
     async def stop(self) -> None:
         """Ends reading. What was not handed out stays in the journal."""
         await self._reader.stop()
 
-    def _record(self, message: Inbound) -> JournalRecord:
-        position, content = position_of(message.reply), None
+    def _record(self, place: Position, message: Inbound) -> JournalRecord:
         try:
             content = decode(JournalMessage, message.data)
+            self._check_keys(content.tokens)
         except WireError as error:
-            log.warning("journal.undecodable", partition=self._partition, sequence=position.sequence, error=str(error))
-        return JournalRecord(position.sequence, position.stored_at, content)
+            log.warning("journal.undecodable", partition=self._partition, sequence=place.sequence, error=str(error))
+            return JournalRecord(place.sequence, place.stored_at, None)
+        return JournalRecord(place.sequence, place.stored_at, content)
+
+    def _check_keys(self, entries: list[Tokens]) -> None:
+        """Raises `WireError` for one that could not be used."""
+        keys = self._keys
+        for index, entry in enumerate(entries):
+            if entry.key not in keys:
+                if not is_key(entry.key):
+                    raise WireError(f"{entry.key[:64]!r} is no key", f"tokens[{index}].key")
+                if len(keys) >= KEYS:
+                    keys.clear()
+                keys.add(entry.key)
 
 
 async def purge(connection: Connection, partition: int, up_to_sequence: int) -> None:

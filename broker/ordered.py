@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import structlog
 
 from broker.connection import BrokerError, Connection, Inbound
-from broker.delivery import position_of
+from broker.delivery import Position, position_of
 from broker.jetstream_api import Json, call
 from broker.pull import PullLoop
 
@@ -71,9 +71,15 @@ class OrderedReader:
 
         Raises `ApiError` where there is no such stream. Trouble that may pass is waited for.
         """
+        async for placed in self.placed_rounds():
+            yield [message for _, message in placed]
+
+    async def placed_rounds(self) -> AsyncIterator[list[tuple[Position, Inbound]]]:
+        """As `rounds`, each message with its place."""
         while messages := await self._pull.take():
-            if accepted := [message for message in messages if self._accept(message)]:
-                yield accepted
+            placed = [(place, message) for message in messages if (place := self._accept(message)) is not None]
+            if placed:
+                yield placed
             self._pull.release(len(messages))
 
     async def stop(self) -> None:
@@ -81,20 +87,21 @@ class OrderedReader:
         await self._pull.cut()
         await self._delete()
 
-    def _accept(self, message: Inbound) -> bool:
+    def _accept(self, message: Inbound) -> Position | None:
+        """Its place; None where it is not the next one."""
         position = position_of(message.reply)
         if position.consumer != self._consumer or not self._expected:
-            return False  # the consumer in its place sends it again
+            return None  # the consumer in its place sends it again
         if position.number != self._expected:
             log.warning("ordered.gap", stream=self._stream, after=self._last, got=position.sequence)
             self._expected = 0
             self._pull.renew(f"gap before {position.sequence}")
-            return False
+            return None
         self._expected += 1
         if position.sequence <= self._last:
-            return False
+            return None
         self._last = position.sequence
-        return True
+        return position
 
     async def _attach(self) -> str:
         if not self._fresh:

@@ -16,6 +16,9 @@ log = structlog.get_logger()
 SILENCE_S = 5.0
 """After this long without a result the stored ones are looked at: a live message may have been lost."""
 
+LONGEST_SILENCE_S = 60.0
+"""Nor need all that waits in a queue be looked for every few seconds: each look takes a consumer of its own."""
+
 AFTER_DEADLINE_S = 30.0
 
 LONGEST_LIFE_S = MAX_DEADLINE_S + AFTER_DEADLINE_S
@@ -50,7 +53,9 @@ class UntilDeadline:
         self._end = asyncio.get_running_loop().time() + deadline_s + AFTER_DEADLINE_S
 
     async def silent(self, *, something: bool) -> None:  # noqa: ARG002 - the deadline says it all
-        """As `Patience`."""
+        """As `Patience`. Each look is twice as far from the last one, until there is news."""
+        left_s = self._end - asyncio.get_running_loop().time()
+        self.look_every_s = max(SILENCE_S, min(2 * self.look_every_s, LONGEST_SILENCE_S, left_s))
         await self.blind()
 
     async def blind(self) -> None:
@@ -60,6 +65,7 @@ class UntilDeadline:
 
     def heard(self) -> None:
         """As `Patience`."""
+        self.look_every_s = SILENCE_S
 
 
 class WhileAnythingWaits:

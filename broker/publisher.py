@@ -3,6 +3,7 @@
 import asyncio
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -128,12 +129,17 @@ class Publisher:
         """Refuses here what the server would answer by cutting the connection."""
         if not _SUBJECT.match(subject):
             raise NotSendable(f"{subject!r} is no subject to publish to")
-        for name, value in headers.items():
-            if not _HEADER_VALUE.match(value):
-                raise NotSendable(f"header {name} of a message to {subject} is not plain ASCII")
+        check_headers(headers)
         size = len(data) + headers_size(headers)
         if size > self._connection.client.max_payload:
             raise TooLarge(f"{size} bytes to {subject}, the broker takes {self._connection.client.max_payload}")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raises `NotSendable` for what would break off a block of headers, or add one."""
+    for name, value in headers.items():
+        if not _HEADER_VALUE.match(value):
+            raise NotSendable(f"header {name} of a message is not plain ASCII")
 
 
 def headers_size(headers: dict[str, str]) -> int:

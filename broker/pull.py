@@ -198,7 +198,7 @@ class PullLoop:
         if self._outstanding and now - self._heard > SILENT_HEARTBEATS * HEARTBEAT_S:
             self._fail("no heartbeat")
 
-    async def _on_message(self, message: Inbound) -> None:
+    def _on_message(self, message: Inbound) -> None:
         self._heard = asyncio.get_running_loop().time()
         if not message.reply:  # every stored message has one, its ack subject
             self._on_status(message.headers)

@@ -3,9 +3,11 @@
 import asyncio
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from broker import subjects
+from broker.burst import Burst
 from broker.connection import BrokerError, Connection, Unavailable
 from broker.direct_get import unix_time
 from broker.jetstream_api import call
@@ -24,14 +26,20 @@ LOOK_TIMEOUT_S = 1.0
 RETRY_S = 0.1
 
 
-@dataclass(frozen=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """One encoded result. `message_id` only on a terminal one, `<key>.<choice>.end`: the broker keeps one of these."""
 
     subject: str
     data: bytes
     content_type: str
     message_id: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        if not (self.content_type or self.message_id):
+            return {}
+        named = {CONTENT_TYPE: self.content_type, MESSAGE_ID: self.message_id}
+        return {name: value for name, value in named.items() if value}
 
 
 class ResultWriter:
@@ -40,6 +48,7 @@ class ResultWriter:
     def __init__(self, connection: Connection, partition: int) -> None:
         self._connection = connection
         self._publisher = Publisher(connection)
+        self._burst = Burst(connection)
         self._stream = subjects.results_stream(partition)
         self._last: int | None = None  # the stream's newest sequence; None where we cannot know
 
@@ -49,8 +58,8 @@ class ResultWriter:
         Tries until it succeeds, however long the broker is away; the caller may cancel. Raises `TooLarge` before
         anything is sent, `NotSendable`, `Unavailable` only once the connection is closed for good.
         """
-        for result in results:
-            self._connection.check_size(result.data)
+        if results:
+            self._connection.check_size(max([each.data for each in results], key=len))
         if results and not await self._stored_as_one(results):
             log.warning("results.round_again", stream=self._stream, results=len(results))
             await self._store_one_by_one(results)
@@ -69,8 +78,7 @@ class ResultWriter:
             if last is None or not results:  # each of them was acknowledged
                 self._last = last
                 return True
-            for result in results[:-1]:
-                await self._connection.publish(result.subject, result.data, headers=_headers(result))
+            await self._burst.publish([(each.subject, each.data, each.headers) for each in results[:-1]])
             sequence = await self._publish(results[-1])
         except BrokerError as error:
             log.debug("results.unproved", stream=self._stream, error=str(error))
@@ -153,8 +161,3 @@ async def filling(connection: Connection, partition: int) -> Filling:
     if not state["messages"] or limit <= 0:
         return Filling(0.0, 0.0)
     return Filling(state["bytes"] / limit, unix_time(info["ts"]) - unix_time(state["first_ts"]))
-
-
-def _headers(result: Outgoing) -> dict[str, str]:
-    headers = {CONTENT_TYPE: result.content_type, MESSAGE_ID: result.message_id}
-    return {name: value for name, value in headers.items() if value}

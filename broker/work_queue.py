@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 
+from broker.acks import Acks
 from broker.connection import BrokerError, Connection, Unavailable
 from broker.delivery import Delivery, confirm_ack, delivery_of, keep_alive, nak, ticket_by_sequence
 from broker.pull import PullLoop
@@ -15,8 +16,8 @@ __all__ = ["Delivery", "WorkQueue", "confirm_ack", "keep_alive", "nak", "ticket_
 
 log = structlog.get_logger()
 
-ACK_PATIENCE_S = 30.0
-ACK_BACK_OFF_S = 0.1
+GATHERING_SHARE = 16
+"""One in so many slots may be kept by what waits for its ack to go with others'."""
 
 
 class WorkQueue:
@@ -28,6 +29,8 @@ class WorkQueue:
 
     `ensure` makes or verifies the consumer, before the first pull and whenever it does not answer; without it a
     missing consumer is a `TopologyMismatch`, raised by `batches`.
+
+    Acks go together: `gather_acks_s` is how long one waits for others, where nobody waits for its effect.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class WorkQueue:
         slots: int,
         ack_wait_s: float,
         ensure: Callable[[], Awaitable[None]] | None = None,
+        gather_acks_s: float = 0.0,
     ) -> None:
         self._connection = connection
         self._stream = stream
@@ -46,6 +50,7 @@ class WorkQueue:
         self._ack_wait_s = ack_wait_s
         self._ensure = ensure or self._require_consumer
         self._pull = PullLoop(connection, stream, self._attach, limit=slots)
+        self._acks = Acks(connection, gather_s=gather_acks_s, at_most=slots // GATHERING_SHARE)
         self._held: dict[int, Delivery] = {}
         self._stopping = False
         self._keeping_alive: asyncio.Task[None] | None = None
@@ -80,15 +85,8 @@ class WorkQueue:
 
         Tries again for 30 s, the message kept alive meanwhile; then raises `Unavailable` and lets it go.
         """
-        deadline = asyncio.get_running_loop().time() + ACK_PATIENCE_S
         try:
-            while True:
-                try:
-                    return await confirm_ack(self._connection, delivery.ack_subject)
-                except Unavailable:
-                    if asyncio.get_running_loop().time() > deadline:
-                        raise
-                    await asyncio.sleep(ACK_BACK_OFF_S)
+            await self._acks.confirm(delivery.ack_subject)
         finally:
             self.let_go(delivery)
 
@@ -97,6 +95,11 @@ class WorkQueue:
         self.let_go(delivery)
         with contextlib.suppress(Unavailable):  # then it comes back after the ack wait
             await nak(self._connection, delivery.ack_subject, delay_s)
+
+    async def again(self, ack_subject: str, delay_s: float) -> None:
+        """Another word about a message that was given back: it is handed out after `delay_s` from now."""
+        with contextlib.suppress(Unavailable):  # then what was said before holds
+            await nak(self._connection, ack_subject, delay_s)
 
     def let_go(self, delivery: Delivery) -> None:
         """Stops keeping the message alive, without a word to the broker, and frees the slot."""
@@ -110,6 +113,7 @@ class WorkQueue:
         That stays alive until it is settled.
         """
         self._stopping = True
+        self._acks.gather_no_more()
         left = await self._pull.stop()
         for message in left:
             with contextlib.suppress(BrokerError):

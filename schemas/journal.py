@@ -73,10 +73,11 @@ class Tokens(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Ids of one choice from `offset` on (0 = the first generated one, over all attempts).
 
     `finish` is empty while the choice runs, then `stop` (`stop_id` is the id that ended it, also the last of `ids`:
-    EOS or one of `stop_token_ids`) or `length`.
+    EOS or one of `stop_token_ids`) or `length`. `key` is a `names.Key`, which `broker.journal` sees to: as a type that
+    would cost more, for every token, than to read all the rest.
     """
 
-    key: Key
+    key: str
     choice: Count
     attempt: Count
     offset: Count

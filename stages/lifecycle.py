@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import os
 import secrets
@@ -111,6 +112,7 @@ class StageProcess:
         self._started = started
         self._health = Health(settings.health.stall_s)
         self._signals = StopSignals(settings.process.grace_s)
+        self._was_ready = False
 
     async def live(self) -> int:
         """From the first beat to the last export. Returns the exit status."""
@@ -231,10 +233,19 @@ class StageProcess:
     def _set_ready(self, ready: bool) -> None:
         if ready == self._health.ready:
             return
+        if ready and not self._was_ready:
+            self._was_ready = True
+            _set_heap_aside()
         self._health.ready = ready
         if ready:
             log.info("stage.ready", after_s=round(time.monotonic() - self._started, 2), pid=os.getpid())
         announce("ready" if ready else "waiting")
+
+
+def _set_heap_aside() -> None:
+    """What was imported and set up stays: a collection of garbage over it stops everything for 50 ms, for nothing."""
+    gc.collect()
+    gc.freeze()
 
 
 def _export_the_rest(telemetry: Telemetry) -> None:

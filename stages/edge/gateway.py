@@ -123,8 +123,8 @@ class Gateway:
                 raise ApiError(503, "the broker does not answer", code="unavailable") from error
 
 
-def gateway_of(request: Request) -> Gateway:
-    """The gateway of the app that serves this request."""
+async def gateway_of(request: Request) -> Gateway:
+    """The gateway of the app that serves this request. As a plain function it would run in a thread."""
     return request.app.state.gateway
 
 

@@ -34,19 +34,18 @@ class KvBudget:
         return alone or self.need(request) <= self.free
 
     def take(self, request: EngineRequest) -> None:
-        self._set(request.id, self.need(request))
+        self.give_back(request.id)
+        self.grow(request.id, self.need(request))
 
     def grow(self, name: str, length: int) -> None:
         """The sequence has `length` tokens now."""
-        if length > self._taken.get(name, 0):
-            self._set(name, length)
+        more = length - self._taken.get(name, 0)
+        if more > 0:
+            self._used += more
+            self._taken[name] = length
 
     def give_back(self, name: str) -> None:
         self._used -= self._taken.pop(name, 0)
-
-    def _set(self, name: str, tokens: int) -> None:
-        self._used += tokens - self._taken.get(name, 0)
-        self._taken[name] = tokens
 
 
 def fault_of(request: EngineRequest, facts: EngineFacts) -> Fault | None:

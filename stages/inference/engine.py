@@ -95,8 +95,7 @@ def resumed_seed(seed: int, offset: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-@dataclass(slots=True)
-class Advance:
+class Advance(msgspec.Struct, gc=False):
     """What one step brought to one request.
 
     `finish` is empty while it runs, then `stop` (`stop_id` ended it and is the last of `ids`) or `length`; `error`

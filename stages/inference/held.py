@@ -8,6 +8,7 @@ from schemas.grant import GrantItem
 from schemas.journal import End, Released, WorkerTimes
 from schemas.poison import ALONE_FROM
 from stages.inference.engine import EngineRequest
+from stages.inference.outbox import PartitionOutbox
 
 
 @dataclass(slots=True)
@@ -19,6 +20,7 @@ class Held:
 
     item: GrantItem
     name: str
+    outbox: PartitionOutbox
     before: int
     taken_at: float
     taken_unix: float

@@ -33,6 +33,7 @@ class Stream:
     times: WorkerTimes | None = None
     sent: int = 0
     finish_sent: bool = False
+    cost: int = 0
 
     def append(self, ids: list[int], logprobs: list[TokenLogprob] | None) -> None:
         self.ids += ids
@@ -40,16 +41,24 @@ class Stream:
             self.logprobs = [*(self.logprobs or []), *logprobs]
 
     def next_tokens(self, room: int) -> Tokens:
-        """All that waits, or as many ids as `room` bytes hold (one at least); the finish goes with the last id."""
-        self.sent = min(len(self.ids), max(room // self._bytes_each(), 1))
-        self.finish_sent = bool(self.finish) and self.sent == len(self.ids)
+        """All that waits, or as many ids as `room` bytes hold (one at least); the finish goes with the last id.
+
+        `cost` is about how many bytes that takes.
+        """
+        each = ID_BYTES if self.logprobs is None else self._bytes_each()
+        count = len(self.ids)
+        if count * each > room:
+            count = min(count, max(room // each, 1))
+        self.sent = count
+        self.finish_sent = bool(self.finish) and count == len(self.ids)
+        self.cost = ENTRY_BYTES + count * each
         return Tokens(
             key=self.key,
             choice=self.choice,
             attempt=self.attempt,
             offset=self.offset,
-            ids=self.ids[: self.sent],
-            logprobs=None if self.logprobs is None else self.logprobs[: self.sent],
+            ids=self.ids[:count],
+            logprobs=None if self.logprobs is None else self.logprobs[:count],
             finish=self.finish if self.finish_sent else "",
             stop_id=self.stop_id if self.finish_sent else None,
             times=self.times,
@@ -69,10 +78,6 @@ class Stream:
     def pending(self) -> bool:
         return bool(self.ids) or (bool(self.finish) and not self.finish_sent)
 
-    def cost(self) -> int:
-        """About how many bytes its next entry takes."""
-        return ENTRY_BYTES + self.sent * self._bytes_each()
-
     def _bytes_each(self) -> int:
         if not self.logprobs:
             return ID_BYTES
@@ -82,7 +87,7 @@ class Stream:
 class PartitionOutbox:
     """All that waits for one partition's journal. `take`, then `stored` or `failed`, then the next `take`.
 
-    `on_waiting` is called whenever something was put in.
+    `on_waiting` is called when something was put in, for the first time since the last `take`.
     """
 
     def __init__(self, origin: str, on_waiting: Callable[[], None] = lambda: None) -> None:
@@ -92,7 +97,8 @@ class PartitionOutbox:
         self._ends: dict[str, End] = {}
         self._released: dict[str, Released] = {}
         self._in_flight: JournalMessage | None = None
-        self._flying: list[str] = []
+        self._told = False
+        self._flying: list[tuple[str, Stream]] = []
         self._flying_settled: list[str] = []
         self.message_bytes = MESSAGE_BYTES
 
@@ -112,7 +118,7 @@ class PartitionOutbox:
 
     def tokens(self, name: str, ids: list[int], logprobs: list[TokenLogprob] | None) -> None:
         self._streams[name].append(ids, logprobs)
-        self._on_waiting()
+        self._tell()
 
     def started(self, name: str, times: WorkerTimes) -> None:
         """Its first ids are there: a stop string may end the answer before `finish` tells the rest."""
@@ -121,17 +127,17 @@ class PartitionOutbox:
     def finish(self, name: str, finish: str, stop_id: int | None, times: WorkerTimes) -> None:
         stream = self._streams[name]
         stream.finish, stream.stop_id, stream.times = finish, stop_id, times
-        self._on_waiting()
+        self._tell()
 
     def end(self, name: str, end: End) -> None:
         """The attempt ends in a fault: what was generated before still goes out."""
         self._ends[name] = end
-        self._on_waiting()
+        self._tell()
 
     def release(self, name: str, released: Released) -> None:
         """The attempt is handed back, after what was generated of it."""
         self._released[name] = released
-        self._on_waiting()
+        self._tell()
 
     def discard(self, name: str) -> None:
         """Nobody wants anything of this attempt any more."""
@@ -141,6 +147,7 @@ class PartitionOutbox:
 
     def take(self) -> JournalMessage | None:
         """The next message, or None where nothing waits; it is in flight until `stored` or `failed`."""
+        self._told = False
         tokens = list(self._next_tokens())
         ends = {name: end for name, end in self._ends.items() if self._all_sent(name)}
         released = {name: item for name, item in self._released.items() if self._all_sent(name)}
@@ -155,7 +162,11 @@ class PartitionOutbox:
     def stored(self) -> list[str]:
         """The journal has the message in flight. Returns the attempts of which nothing will follow."""
         self._in_flight = None
-        over = [name for name in self._flying if self._acknowledge(name)]
+        over: list[str] = []
+        for name, stream in self._flying:
+            stream.acknowledged()
+            if stream.finish_sent and name in self._streams:
+                over.append(name)
         over += [name for name in self._flying_settled if name not in over]
         for name in over:
             self.discard(name)
@@ -165,9 +176,8 @@ class PartitionOutbox:
     def failed(self) -> None:
         """The message in flight may or may not have been stored: all of it goes again."""
         self._in_flight = None
-        for name in self._flying:
-            if stream := self._streams.get(name):
-                stream.sent, stream.finish_sent = 0, False
+        for _, stream in self._flying:
+            stream.sent, stream.finish_sent = 0, False
         self._flying, self._flying_settled = [], []
 
     def _next_tokens(self) -> Iterable[Tokens]:
@@ -176,18 +186,15 @@ class PartitionOutbox:
         for name, stream in self._streams.items():
             if stream.pending and room > 0:
                 yield stream.next_tokens(room)
-                room -= stream.cost()
-                self._flying.append(name)
+                room -= stream.cost
+                self._flying.append((name, stream))
 
     def _all_sent(self, name: str) -> bool:
         """Whether no id of the attempt stays behind: an end or a release must not overtake them."""
         stream = self._streams.get(name)
         return stream is None or stream.sent == len(stream.ids)
 
-    def _acknowledge(self, name: str) -> bool:
-        """Whether the attempt `name` is over with what was stored of it."""
-        stream = self._streams.get(name)
-        if stream is None:
-            return False
-        stream.acknowledged()
-        return stream.finish_sent
+    def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            self._on_waiting()

@@ -93,6 +93,8 @@ class OutputReader:
         return StepOutput(advances, load, 0.0)
 
     def _advance(self, output: Any) -> Advance:
+        if output.finish_reason is output.new_logprobs is output.prefill_stats is output.events is None:
+            return Advance(output.request_id, output.new_token_ids)  # nearly all are like this
         advance = _advance(output, self._alternatives.get(output.request_id, 0))
         if advance.error and output.request_id in self._grammars:
             advance.fault = _grammar_fault(output, self._grammars[output.request_id])

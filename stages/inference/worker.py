@@ -266,9 +266,11 @@ class Worker:
 
     def _hold(self, item: GrantItem, request: EngineRequest) -> Held:
         ticket = item.ticket
+        outbox = self._outboxes[ticket.partition]
         held = Held(
             item,
             request.id,
+            outbox,
             before=len(request.generated),
             taken_at=self._clock(),
             taken_unix=self._unix_clock(),
@@ -276,7 +278,6 @@ class Worker:
         )
         self._held[held.name] = held
         self._attempts[(ticket.key, ticket.choice)] = held.name
-        outbox = self._outboxes[ticket.partition]
         outbox.open(held.name, Stream(ticket.key, ticket.choice, item.attempt, held.before))
         log.debug("inference.taken", request_id=ticket.key, choice=ticket.choice, attempt=item.attempt)
         return held
@@ -290,7 +291,7 @@ class Worker:
             held.produced += len(ids)
             self.tokens_out += len(ids)
             self._budget.grow(held.name, held.length + held.produced)
-            self._outboxes[held.item.ticket.partition].tokens(held.name, ids, advance.logprobs)
+            held.outbox.tokens(held.name, ids, advance.logprobs)
         if advance.finish:
             self._finish(held, advance.finish, advance.stop_id)
 
@@ -299,27 +300,27 @@ class Worker:
         held.first_at = now
         held.scheduled_at = advance.scheduled_at or held.taken_at
         held.cached_tokens = advance.cached_tokens
-        self._outboxes[held.item.ticket.partition].started(held.name, held.times())
+        held.outbox.started(held.name, held.times())
         self.tokens_in += held.length - advance.cached_tokens
 
     def _finish(self, held: Held, finish: str, stop_id: int | None) -> None:
         """The engine is done with it; it stays held until the journal has it."""
         self._free(held)
         held.last_at = held.last_at or held.taken_at
-        self._outboxes[held.item.ticket.partition].finish(held.name, finish, stop_id, held.times())
+        held.outbox.finish(held.name, finish, stop_id, held.times())
         self._observe(held, finish)
 
     def _end(self, held: Held, fault: Fault) -> None:
         """It ends in a fault, which the owner answers; the ticket is acknowledged by the owner as well."""
         self._stop(held)
-        self._outboxes[held.item.ticket.partition].end(held.name, held.end(fault))
+        held.outbox.end(held.name, held.end(fault))
         self._observe(held, fault.code)
 
     def _release(self, held: Held, *, died: bool) -> None:
         """Others go on with it."""
         self._stop(held)
         released = held.released(self._identity.worker, died=died)
-        self._outboxes[held.item.ticket.partition].release(held.name, released)
+        held.outbox.release(held.name, released)
         self._observe(held, "released")
 
     def _abandon(self, held: Held, why: str) -> None:
@@ -327,7 +328,7 @@ class Worker:
         if not held.done:
             self._observe(held, why)
             self._stop(held)
-        self._outboxes[held.item.ticket.partition].discard(held.name)
+        held.outbox.discard(held.name)
         self._forget(held)
 
     def _stop(self, held: Held) -> None:

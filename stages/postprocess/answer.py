@@ -4,7 +4,8 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from schemas.journal import TokenLogprob
 from schemas.result import Break, ResultLogprob, ToolCallPiece
@@ -18,20 +19,20 @@ from stages.postprocess.stops import StopMatch, StopMatcher
 from stages.postprocess.vocabulary import Vocabulary
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """What came since the last piece: the ids all of them, what they say and logprobs as far as they are certain."""
 
     token_from: int
     ids: list[int]
     text_from: int
     text: str
-    reasoning_from: int
-    reasoning: str
-    tool_calls: list[ToolCallPiece] | None
-    logprobs: list[ResultLogprob] | None
-    logprobs_from: int
-    held: list[TokenLogprob] | None
-    breaks: list[Break] | None
+    reasoning_from: int = 0
+    reasoning: str = ""
+    tool_calls: list[ToolCallPiece] | None = None
+    logprobs: list[ResultLogprob] | None = None
+    logprobs_from: int = 0
+    held: list[TokenLogprob] | None = None
+    breaks: list[Break] | None = None
 
 
 class Answer:
@@ -53,8 +54,8 @@ class Answer:
         "_min_tokens",
         "_new_detokenizer",
         "_parts",
-        "_plain",
         "_queue",
+        "_stops",
         "_taken",
         "completion_tokens",
         "ids",
@@ -75,12 +76,11 @@ class Answer:
         self._controls = vocabulary.control_tokens(splitter.markers if splitter is not None else frozenset())
         self._new_detokenizer = partial(vocabulary.detokenizer, spec.skip_special_tokens, frozenset(self._controls))
         self._detokenizer = self._new_detokenizer()
-        stops = StopMatcher(spec.stop, spec.include_stop) if spec.stop else None
+        self._stops = stops = StopMatcher(spec.stop, spec.include_stop) if spec.stop else None
         calls = Calls(call_ids(key, vocabulary), None if spec.parallel_tool_calls else 1)
         self._parts = Parts(splitter, stops, calls, with_reasoning=spec.include_reasoning)
         self._queue = LogprobQueue(vocabulary, spec.skip_special_tokens) if logprobs else None
         self._by_chunk = stops is None and self._queue is None
-        self._plain = self._by_chunk and splitter is None
         self._hide_controls = spec.skip_special_tokens
         self._include_stop = spec.include_stop
         self._min_tokens = min_tokens
@@ -92,7 +92,7 @@ class Answer:
     @property
     def match(self) -> StopMatch | None:
         """The stop string that ended the answer."""
-        return self._parts.match
+        return self._stops.match if self._stops is not None else None
 
     @property
     def calls_tools(self) -> bool:
@@ -136,11 +136,6 @@ class Answer:
             raise ValueError(f"{len(ids)} tokens came with {len(logprobs)} logprobs")
         stop_id = ids[-1] if ends_with_stop_id and not self._include_stop else None
         shown = ids if stop_id is None else ids[:-1]
-        if self._plain:
-            self._parts.text += self._detokenizer.push(shown)
-            self.ids.extend(ids)
-            self.completion_tokens = len(self.ids)
-            return
         if self._by_chunk and self._controls.keys().isdisjoint(shown):
             self._parts.push(self._detokenizer.push(shown))
             self.ids.extend(shown)

@@ -45,9 +45,11 @@ class ByteLevelDetokenizer:
 
     def push(self, ids: Sequence[int]) -> str:
         """As `Detokenizer.push`."""
-        data = self._pending + look_up(self._pieces, ids)
+        data = look_up(self._pieces, ids)
+        if self._pending:
+            data = self._pending + data
         text, used = utf_8_decode(data, "replace", False)
-        self._pending = data[used:]
+        self._pending = data[used:] if used < len(data) else b""
         return text
 
     def flush(self) -> str:
@@ -59,6 +61,11 @@ class ByteLevelDetokenizer:
 
 def look_up(pieces: list[bytes | None], ids: Sequence[int]) -> bytes:
     """The bytes of `ids`, one after the other. Raises `UnknownTokenError`."""
+    if len(ids) == 1:  # a step's token, the usual case
+        (token_id,) = ids
+        piece = pieces[token_id] if 0 <= token_id < len(pieces) else None
+        if piece is not None:
+            return piece
     try:
         data = b"".join([pieces[token_id] for token_id in ids])  # type: ignore[misc]  # None: TypeError, below
     except (IndexError, TypeError):

@@ -1,7 +1,7 @@
 """What the owner of a partition has to look up before it can work on journal records: nothing else of it waits."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -66,6 +66,11 @@ class Found:
 class Known(Protocol):
     """What the owner needs no lookup for."""
 
+    @property
+    def open(self) -> Container[ChoiceKey]:
+        """The choices that are open: nearly all that tokens come for."""
+        ...
+
     def knows(self, choice: ChoiceKey) -> bool:
         """Whether the choice is open or has ended, as far as the owner remembers."""
         ...
@@ -98,10 +103,12 @@ def _unknown(records: Iterable[JournalRecord], known: Known) -> tuple[dict[str, 
     """The keys of requests, with their sessions, and the tickets to look up."""
     sessions: dict[str, str] = {}
     sequences: set[int] = set()
+    is_open = known.open
     for record in records:
         if record.message is None:
             continue
-        for entries in (record.message.tokens, record.message.released):
+        of_tokens = [each for each in record.message.tokens if (each.key, each.choice) not in is_open]
+        for entries in (of_tokens, record.message.released):
             for entry in entries:
                 choice = (entry.key, entry.choice)
                 if not (known.knows(choice) or known.ignores(choice)):

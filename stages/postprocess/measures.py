@@ -20,8 +20,8 @@ class Measures(Protocol):
         """The first token of a choice has come, `ttft` seconds after the request was stored (0: not known)."""
         ...
 
-    def tokens(self, spec: Spec, count: int) -> None:
-        """So many tokens more stand in a result."""
+    def tokens(self, model: str, count: int) -> None:
+        """So many tokens of a model more stand in results."""
         ...
 
     def ended(self, choice: OpenChoice, result: Result, now: float) -> None:
@@ -44,9 +44,9 @@ class Telemetered:
         if ttft > 0:
             self._sink.ttft(ttft, spec.model)
 
-    def tokens(self, spec: Spec, count: int) -> None:
+    def tokens(self, model: str, count: int) -> None:
         """As `Measures.tokens`."""
-        self._sink.tokens(count, "output", spec.model)
+        self._sink.tokens(count, "output", model)
 
     def ended(self, choice: OpenChoice, result: Result, now: float) -> None:
         """As `Measures.ended`."""

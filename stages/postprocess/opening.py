@@ -10,7 +10,9 @@ from stages.postprocess.choice import OpenChoice
 from stages.postprocess.deaths import Deaths
 from stages.postprocess.families import splitter_for
 from stages.postprocess.lookups import Found
+from stages.postprocess.plain_answer import AnyAnswer, PlainAnswer
 from stages.postprocess.spec import ChoiceKey, Spec
+from stages.postprocess.vocabulary import Vocabulary
 
 
 def open_choice(key: ChoiceKey, results: Sequence[Result], tickets: Sequence[TicketRef], found: Found) -> OpenChoice:
@@ -24,18 +26,17 @@ def open_choice(key: ChoiceKey, results: Sequence[Result], tickets: Sequence[Tic
         vocabulary = found.vocabulary(spec.model)
     except LookupError as error:
         raise RequestFault("internal", f"model {spec.model} has no usable tokenizer") from error
-    answer = Answer(
-        vocabulary,
-        spec.answer,
-        splitter_for(spec.answer),
-        key=spec.key,
-        min_tokens=spec.min_tokens,
-        logprobs=spec.logprobs,
-    )
-    opened = OpenChoice(spec, answer, place)
+    opened = OpenChoice(spec, _answer(spec, vocabulary), place)
     if results:
         _restore(opened, results)
     return opened
+
+
+def _answer(spec: Spec, vocabulary: Vocabulary) -> AnyAnswer:
+    splitter = splitter_for(spec.answer)
+    if splitter is None and not (spec.answer.stop or spec.logprobs):
+        return PlainAnswer(vocabulary, spec.answer)
+    return Answer(vocabulary, spec.answer, splitter, key=spec.key, min_tokens=spec.min_tokens, logprobs=spec.logprobs)
 
 
 def _stored_ticket(key: ChoiceKey, tickets: Iterable[TicketRef], found: Found) -> tuple[TicketRef, Spec]:

@@ -3,7 +3,7 @@ here, as a function of the journal alone. No I/O but the lookups.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TypeVar
 
 import structlog
@@ -60,6 +60,11 @@ class Owner:
         """The open choices of a request."""
         return [choice for each, choice in self._state.open if each == key]
 
+    @property
+    def open(self) -> Container[ChoiceKey]:
+        """As `lookups.Known.open`."""
+        return self._state.open
+
     def knows(self, choice: ChoiceKey) -> bool:
         """As `lookups.Known.knows`."""
         return choice in self._state.open or choice in self._state.ended
@@ -94,13 +99,16 @@ class Owner:
                 turn.emit(choice, choice.last)
             except Exception as error:  # noqa: BLE001 — one request ends, the partition lives
                 self._fail(turn, choice, error)
-        return turn.effects
+        return turn.finish()
 
     def _on_message(self, turn: Turn, message: JournalMessage) -> None:
         for opened in message.opens:
             self._guarded(turn, self._on_open, opened)
         for tokens in message.tokens:
-            self._guarded(turn, self._on_tokens, tokens)
+            try:  # as `_guarded`, which costs too much for each token
+                self._on_tokens(turn, tokens)
+            except Exception as error:  # noqa: BLE001 — likewise
+                self._fail_entry(turn, tokens, error)
         for released in message.released:
             self._guarded(turn, self._on_released, released)
         for alive in message.alive:
@@ -188,15 +196,21 @@ class Owner:
             return
         if turn.sequence <= choice.restored_at:
             return
-        known = len(choice.answer.ids) - tokens.offset
+        answer = choice.answer
+        known = len(answer.ids) - tokens.offset
         if known < 0:
             raise RequestFault("lost_state", f"tokens {tokens.offset + known} to {tokens.offset} are missing")
         choice.worker = turn.origin
-        choice.worker_times = tokens.times or choice.worker_times
+        if tokens.times is not None:
+            choice.worker_times = tokens.times
         if known < len(tokens.ids):
-            choice.deaths.progressed()
+            if choice.deaths.count:
+                choice.deaths.progressed()
             take(turn, choice, tokens, known)
-        self._end_or_owe(turn, choice, tokens)
+        if tokens.finish or answer.match is not None:
+            self._end_answer(turn, choice, tokens)
+        elif answer.has_news:
+            turn.owe(choice)
 
     def _find_by_tokens(self, turn: Turn, key: ChoiceKey) -> OpenChoice | None:
         if key in self._state.ended or key in self._state.strays:
@@ -206,19 +220,19 @@ class Owner:
             self._state.strays.put(key, None)
         return choice
 
-    def _end_or_owe(self, turn: Turn, choice: OpenChoice, tokens: Tokens) -> None:
+    def _end_answer(self, turn: Turn, choice: OpenChoice, tokens: Tokens) -> None:
+        """The engine has ended it, or a stop string has."""
         answer = choice.answer
-        if tokens.finish and answer.match is None:
+        if answer.match is None:
             answer.finish()
-        if answer.match is not None:
+        match = answer.match
+        if match is not None:
             if not tokens.finish:
                 turn.drop(turn.origin, choice.key, choice.attempt)
-            turn.end(choice, finish="stop", stop_reason=answer.match.stop)
-        elif tokens.finish:
+            turn.end(choice, finish="stop", stop_reason=match.stop)
+        else:
             named = tokens.stop_id if tokens.stop_id in choice.spec.stop_token_ids else None
             turn.end(choice, finish=tokens.finish, stop_reason=named)
-        elif answer.has_news:
-            turn.owe(choice)
 
     # A worker hands back, somebody ends
 

@@ -13,7 +13,7 @@ class PostprocessSettings:
     SECTION: ClassVar[str] = "postprocess"
 
     purge_interval_s: float = setting(
-        0.2, "Least time between two purges of a partition's journal.", minimum=0.01, maximum=10
+        1.0, "Least time between two purges of a partition's journal.", minimum=0.01, maximum=10
     )
     round_records: int = setting(
         256, "Journal messages that are worked on at once at most, so that a backlog stops nothing else.", minimum=1

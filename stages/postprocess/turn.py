@@ -59,13 +59,14 @@ class PartitionState:
 class Turn:
     """`sequence`, `origin` and `queued` (seconds it waited) are of the record in hand; `now` is Unix seconds."""
 
-    __slots__ = ("_found", "_measures", "_owing", "_state", "effects", "now", "origin", "queued", "sequence")
+    __slots__ = ("_found", "_measures", "_owing", "_state", "_tokens", "effects", "now", "origin", "queued", "sequence")
 
     def __init__(self, state: PartitionState, found: Found, measures: Measures, now: float) -> None:
         self._state = state
         self._found = found
         self._measures = measures
         self._owing: dict[ChoiceKey, OpenChoice] = {}
+        self._tokens: dict[str, int] = {}  # in results, by model
         self.effects = Effects()
         self.now = now
         self.sequence = 0
@@ -127,6 +128,12 @@ class Turn:
         """The choices that a result is still owed."""
         return list(self._owing.values())
 
+    def finish(self) -> Effects:
+        """The round is over: what follows from it."""
+        for model, count in self._tokens.items():
+            self._measures.tokens(model, count)
+        return self.effects
+
     def emit(self, choice: OpenChoice, at: int) -> None:
         """A result with all that came since the last one. Entries up to and with `at` must be wholly in it.
 
@@ -135,7 +142,6 @@ class Turn:
         self._owing.pop(choice.key, None)
         result = choice.next_result(at)
         self._send(choice, result)
-        self._measures.tokens(choice.spec, len(result.ids))
 
     def end(
         self,
@@ -154,7 +160,6 @@ class Turn:
             self.emit(choice, self.sequence - 1)
         result = choice.next_result(self.sequence, finish=finish, stop_reason=stop_reason, fault=fault)
         self._send(choice, result, message_id=end_id(choice.key))
-        self._measures.tokens(choice.spec, len(result.ids))
         self._forget(choice.key, letter_of(choice.key, result, choice.deaths))
         self.settle(choice.key, choice.ticket.ack)
         if ack != choice.ticket.ack:
@@ -200,8 +205,10 @@ class Turn:
         self._state.ended.put(key, letter, self.now)
 
     def _send(self, choice: OpenChoice, result: Result, message_id: str = "") -> None:
-        self._publish(choice.spec.subject, result, choice.spec.answer.encoding, message_id)
+        spec = choice.spec
+        self._publish(spec.subject, result, spec.answer.encoding, message_id)
         choice.untold = False
+        self._tokens[spec.model] = self._tokens.get(spec.model, 0) + len(result.ids)
 
     def _publish(self, subject: str, result: Result, encoding: Encoding, message_id: str) -> None:
         data = encode(result, encoding)

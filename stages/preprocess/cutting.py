@@ -24,7 +24,7 @@ class Segment(NamedTuple):
     """A text between two control tokens, which are told by the last characters of their aliases ("": the text's end).
 
     `key` names it in the cache: with what stands beside it, for that decides about its ids too, and apart from what was
-    sent with another salt, so that the time an answer takes tells nobody what others have sent.
+    sent with another salt, so that the time an answer takes tells nobody what others have sent. `salted`: with one.
     """
 
     key: str
@@ -32,13 +32,14 @@ class Segment(NamedTuple):
     text: str
     after: str
     raw: bool
+    salted: bool
 
 
 class Cutting:
     """Encodes texts of one tokenizer segment by segment, through a cache.
 
     `encode_batch` gives the ids of texts without beginning and end. `plain` gives the ids of a segment their final
-    form, those of a user's own prompt (true) or of a chat.
+    form, those of a user's own prompt (true) or of a chat. `words` gives those of a text by its words, if it can.
     """
 
     def __init__(
@@ -48,12 +49,18 @@ class Cutting:
         encode_batch: Callable[[list[str]], list[list[int]]],
         plain: Callable[[list[int], bool], list[int]],
         cache: SegmentCache,
+        *,
+        words: Callable[[str], bytes | None] | None = None,
     ) -> None:
         self.cache = cache
         self._secret = controls.secret
         self._encode_batch = encode_batch
         self._plain = plain
         self._alias_ids = alias_ids
+        self._words = words
+        # A control token that takes the blanks beside it makes their ids a matter of both.
+        tokens = controls.tokens.items()
+        self._greedy = {controls.aliases[text][-1] for text, token in tokens if token.lstrip or token.rstrip}
         kinds = {alias[-1]: controls.tokens[text].id for text, alias in controls.aliases.items()}
         self._control = {kind: _packed([token]) for kind, token in kinds.items()}
         # In keys as small characters: with a large one every character of a string takes four bytes.
@@ -85,16 +92,30 @@ class Cutting:
 
     def _segments(self, text: Text) -> list[Segment]:
         kind = f"{'r' if text.raw else 'c'}{len(text.salt)}:{text.salt}"
-        short, raw = self._short, text.raw
+        short, raw, salted = self._short, text.raw, bool(text.salt)
         pieces = text.aliased.split(self._secret)
         befores = ["", *(piece[0] for piece in pieces[1:])]
         found: list[Segment] = []
         for before, piece, after in zip(befores, pieces, [*befores[1:], ""], strict=True):
             plain = piece[1:] if before else piece
-            found.append(Segment(f"{kind}{short[before]}{short[after]}{plain}", before, plain, after, raw))
+            found.append(Segment(f"{kind}{short[before]}{short[after]}{plain}", before, plain, after, raw, salted))
         return found
 
     def _encoded(self, segments: list[Segment]) -> dict[str, bytes | BaseException]:
+        found: dict[str, bytes | BaseException] = {}
+        for segment in segments:
+            ids = self._by_words(segment)
+            if ids is not None:
+                found[segment.key] = ids
+        rest = [segment for segment in segments if segment.key not in found]
+        return found | self._encoded_whole(rest) if rest else found
+
+    def _by_words(self, segment: Segment) -> bytes | None:
+        if self._words is None or segment.salted or segment.before in self._greedy or segment.after in self._greedy:
+            return None
+        return self._words(segment.text)
+
+    def _encoded_whole(self, segments: list[Segment]) -> dict[str, bytes | BaseException]:
         """In one call; one by one where that fails, so that a segment that fails costs no other text."""
         try:
             found = self._encode_batch([self._with_neighbours(segment) for segment in segments])
@@ -103,7 +124,7 @@ class Cutting:
             pass_on_exit(error)
             if len(segments) == 1:
                 return {segments[0].key: error}
-        return {key: ids for each in segments for key, ids in self._encoded([each]).items()}
+        return {key: ids for each in segments for key, ids in self._encoded_whole([each]).items()}
 
     def _with_neighbours(self, segment: Segment) -> str:
         before = self._secret + segment.before if segment.before else ""
@@ -133,7 +154,7 @@ class Cutting:
         return joined
 
 
-_SAMPLES = (
+SAMPLES = (
     "a", " a", "b ", "  two  blanks  ", "\n\nuser\n", "A.B,c;", "1234 56", "\t", "naïve é", "你好 好", "😀👩‍👩‍👧",
     "ﬁ Å", "x" * 40, "it's I'M", "<a></s>", " ", "\u00a0\u2028", "</", "a_b-c", "\r\n",
 )  # fmt: skip
@@ -144,8 +165,8 @@ def samples(controls: ControlTokens) -> list[str]:
     aliases = list(controls.aliases.values())[:8]
     if not aliases:
         return []
-    mixed = "".join(piece + aliases[index % len(aliases)] for index, piece in enumerate(_SAMPLES * 2))
-    return [mixed, mixed + "end", aliases[0], mixed.removeprefix(_SAMPLES[0]), *(each + mixed for each in aliases)]
+    mixed = "".join(piece + aliases[index % len(aliases)] for index, piece in enumerate(SAMPLES * 2))
+    return [mixed, mixed + "end", aliases[0], mixed.removeprefix(SAMPLES[0]), *(each + mixed for each in aliases)]
 
 
 def _packed(ids: list[int]) -> bytes:

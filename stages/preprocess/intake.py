@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,11 +16,13 @@ from schemas.codec import encode
 from schemas.faults import Fault, RequestFault
 from schemas.model import ModelCard
 from schemas.names import is_id
+from schemas.request import MAX_DEADLINE_S
 from stages.preprocess.ends import Ends
 from stages.preprocess.isolation import DEATHS, ChildFailedError
 from stages.preprocess.model import LoadedModel
 from stages.preprocess.models import ModelNotLoadedYetError, Models
-from stages.preprocess.parking import NoRoomError, Parking, Place
+from stages.preprocess.outside import Outside
+from stages.preprocess.parking import LineFullError, NoRoomError, Parking, Place
 from stages.preprocess.passage import Passage, refused_after_all
 from stages.preprocess.preparation import INTERNAL, Incoming, Outcome, Ready, Refused, Unanswerable, expired, verdict
 from stages.preprocess.reporting import Reporter
@@ -36,6 +38,7 @@ class Queue(Protocol):
 
     async def ack(self, delivery: Delivery) -> None: ...
     async def nak(self, delivery: Delivery, delay_s: float) -> None: ...
+    async def again(self, ack_subject: str, delay_s: float) -> None: ...
     def let_go(self, delivery: Delivery) -> None: ...
 
 
@@ -51,7 +54,8 @@ class Intake:
     """Handles requests, any number at once; `take` never raises.
 
     `prepare` turns a request into its outcome off the loop, `survives` tries a suspicious one in another process.
-    `has_room` tells of a partition whether it takes new requests. `partitions` and `max_payload` are the broker's.
+    `has_room` tells of a partition whether it takes new requests. `partitions` and `max_payload` are the broker's,
+    `longest_s` is the longest deadline.
     """
 
     queue: Queue
@@ -67,14 +71,20 @@ class Intake:
     partitions: int
     max_payload: int
     model_patience_s: float = 5.0
+    longest_s: float = MAX_DEADLINE_S
     _places: dict[str, set[Place]] = field(default_factory=dict[str, set[Place]])
     _stopping: bool = False
+
+    def __post_init__(self) -> None:
+        self.outside = Outside(self.queue, self.parking, self.cancelled, self.longest_s)
 
     async def take(self, delivery: Delivery) -> None:
         """Settles one delivery. What the broker does not take now comes again: it stays in the queue."""
         passage = Passage.of(delivery, time.time())
         try:
             await self._settle(passage, await self._outcome(passage))
+        except LineFullError:
+            await self._send_out(passage)
         except (NoRoomError, ModelNotLoadedYetError, ChildFailedError) as error:
             await self._give_back(passage, reason=type(error).__name__)
         except BrokerError as error:
@@ -92,12 +102,16 @@ class Intake:
             for place in self._places.get(each, ()):
                 place.call_off()
 
+    async def cancel(self, key: str) -> None:
+        """A request was cancelled: wherever it waits, it is answered now."""
+        self.call_off(key)
+        await self.outside.call_key(key)
+
     async def _outcome(self, passage: Passage) -> Outcome:
-        """Raises `NoRoomError` before any work where it would be in vain, and `ModelNotLoadedYetError`."""
+        """Raises `LineFullError` before any work where it would be in vain, and `ModelNotLoadedYetError`."""
         if not (is_id(passage.tenant) and is_id(passage.slug)):
             return Unanswerable("tenant or model in the subject is no name of 1 to 64 characters of [A-Za-z0-9_-]")
-        if self.parking.full(passage.ticket_subject):
-            raise NoRoomError(passage.ticket_subject)
+        self.outside.take_turn(passage.ticket_subject, passage.tenant, passage.delivery)
         model = await self.models.of(passage.slug, self.model_patience_s)
         delivery = passage.delivery
         incoming = Incoming(delivery.data, delivery.content_type, passage.tenant, delivery.stored_at, model)
@@ -153,8 +167,9 @@ class Intake:
             timer.cancel()
             self._forget(key, place)
         if through:
-            await self.queue.ack(passage.delivery)
             self.reporter.ticketed(passage, ready)
+            await self.outside.step_up(passage.ticket_subject)
+            await self.queue.ack(passage.delivery)
         else:
             self._refuse_if_over(passage, ready, key)
             await self._give_back(passage, reason="stopping", delay_s=0.0)
@@ -192,7 +207,7 @@ class Intake:
             self.stream.publish(passage.ticket_subject, data, message_id=f"{key}.{choice}", trace=passage.trace)
             for choice, data in tickets.items()
         ]
-        answers = await asyncio.gather(*tries, return_exceptions=True)
+        answers = await _all(tries)
         failed = {choice: a for choice, a in zip(tickets, answers, strict=True) if isinstance(a, BaseException)}
         passage.unpublished = list(failed)
         return list(failed.values())
@@ -227,6 +242,13 @@ class Intake:
         await self.queue.nak(delivery, delay_s)
         self.reporter.given_back(passage, reason)
 
+    async def _send_out(self, passage: Passage) -> None:
+        """Into the queue again, until it is called."""
+        if not self._stopping and await self.outside.put(passage.ticket_subject, passage.tenant, passage.delivery):
+            self.reporter.given_back(passage, "LineFullError")
+        else:
+            await self._give_back(passage, reason="LineFullError", delay_s=0.0 if self._stopping else None)
+
     async def _settle_failed(self, passage: Passage) -> None:
         """An error of ours where no outcome holds any more: the message is kept for a person to look at."""
         try:
@@ -241,3 +263,13 @@ class Intake:
         places.discard(place)
         if not places:
             self._places.pop(key, None)
+
+
+async def _all(tries: Sequence[Awaitable[int]]) -> list[int | BaseException]:
+    """Side by side; of one alone, as mostly, without a task of its own."""
+    if len(tries) > 1:
+        return await asyncio.gather(*tries, return_exceptions=True)
+    try:
+        return [await tries[0]]
+    except Exception as error:  # noqa: BLE001 — as `gather` hands it back
+        return [error]

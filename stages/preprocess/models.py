@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -16,6 +17,8 @@ from stages.preprocess.segments import SegmentCache
 log = structlog.get_logger()
 
 RETRY_S = 1.0
+AWAITED_S = 10.0
+"""A new model is loaded within seconds. One whose files do not come keeps nobody from serving the others."""
 
 Files = Callable[[ModelCard], Awaitable[dict[str, bytes]]]
 
@@ -27,19 +30,33 @@ class ModelNotLoadedYetError(Exception):
 class Models:
     """Every model with a card, by slug. `files` fetches the contents of a card's artifacts.
 
-    `segment_bytes` of memory hold what was encoded for each; `on_loaded` is told of each, whenever it was loaded.
+    `segment_bytes` of memory hold what was encoded for each; `on_loaded` is told of each, whenever it was loaded,
+    `on_new` when one is about to be that was not served before.
     """
 
     def __init__(
-        self, files: Files, segment_bytes: int = 0, on_loaded: Callable[[LoadedModel], Awaitable[None]] | None = None
+        self,
+        files: Files,
+        segment_bytes: int = 0,
+        *,
+        on_new: Callable[[], None] = lambda: None,
+        on_loaded: Callable[[LoadedModel], Awaitable[None]] | None = None,
     ) -> None:
         self._files = files
+        self._on_new = on_new
         self._segment_bytes = segment_bytes
         self._on_loaded = on_loaded
         self._cards: dict[str, ModelCard] = {}
         self._loaded: dict[str, LoadedModel] = {}
         self._broken: dict[str, Fault] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
+        self._new_since: dict[str, float] = {}
+
+    @property
+    def coming(self) -> bool:
+        """Whether a model that was not served before is about to be: its first requests would wait for it."""
+        since = time.monotonic() - AWAITED_S
+        return any(began > since for began in self._new_since.values())
 
     async def on_card(self, card: ModelCard) -> None:
         """Takes in a new or changed card. The model is loaded meanwhile; an older one of its slug serves on."""
@@ -49,6 +66,9 @@ class Models:
         running = self._loading.pop(card.slug, None)
         if running is not None:
             running.cancel()
+        if card.slug not in self._loaded and card.slug not in self._broken:
+            self._new_since.setdefault(card.slug, time.monotonic())
+            self._on_new()
         self._loading[card.slug] = asyncio.create_task(self._load(card), name=f"load {card.slug}")
 
     async def of(self, slug: str, patience_s: float) -> LoadedModel | Fault:
@@ -93,6 +113,7 @@ class Models:
             if self._on_loaded is not None:
                 await self._on_loaded(model)
         self._loading.pop(card.slug, None)
+        self._new_since.pop(card.slug, None)
 
     async def _fetched(self, card: ModelCard) -> dict[str, bytes]:
         """The card's files, tried again for as long as the broker does not give them."""

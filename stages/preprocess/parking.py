@@ -16,6 +16,10 @@ class NoRoomError(Exception):
     """No place to wait for what has no room: the request has to go back."""
 
 
+class LineFullError(NoRoomError):
+    """As many requests as may wait here in this line do so."""
+
+
 @dataclass(eq=False)
 class Place:
     """A request in a line. `call_off` ends its waiting: `wait` and `pause` return early then."""
@@ -64,17 +68,25 @@ class Parking:
         line = self._lines.get(subject, ())
         return len(line) >= self._requests or sum(place.size for place in line) >= self._size
 
+    def jammed(self, subject: str) -> bool:
+        """Whether any wait for room under `subject`."""
+        return subject in self._lines
+
+    def half_empty(self, subject: str) -> bool:
+        """Whether less than half of the places of its line are taken."""
+        return 2 * len(self._lines.get(subject, ())) < self._requests
+
     async def get_through(self, subject: str, place: Place, publish: Callable[[], Awaitable[None]]) -> bool:
         """Calls `publish` until it raises no `Full`; behind those that wait already. False where it was called off.
 
-        Raises `NoRoomError` where the line is full, and what else `publish` raises.
+        Raises `LineFullError`, and what else `publish` raises.
         """
         if subject not in self._lines:
             with contextlib.suppress(Full):
                 await publish()
                 return True
         if self.full(subject):
-            raise NoRoomError(subject)
+            raise LineFullError(subject)
         line = self._lines.setdefault(subject, deque())
         line.append(place)
         self.parked += 1

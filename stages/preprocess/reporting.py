@@ -27,7 +27,7 @@ class Reporter:
             passage.trace = self._span(passage, ready.request.id, attributes)
 
     def ticketed(self, passage: Passage, ready: Ready) -> None:
-        """Its tickets are stored and it is acknowledged."""
+        """Its tickets are stored."""
         service_s = self._times(passage)
         log.info(
             "preprocess.ticketed",

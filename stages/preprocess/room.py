@@ -23,6 +23,9 @@ YOUNG, OLD = 1.0, 1.1
 """Likewise for the age of the oldest result, in longest deadlines: what is older belongs to no open answer."""
 
 FRESH_S = 1.0
+SELDOM_S = 5.0
+PLENTY = 64 * 1024 * 1024
+"""Bytes that no partition takes in that time: where so much is free, one look holds for it."""
 
 Look = Callable[[int], Awaitable[Filling]]
 
@@ -30,14 +33,18 @@ Look = Callable[[int], Awaitable[Filling]]
 class ResultsRoom:
     """Looks at a partition's results when a request of it comes, at most once a second.
 
-    `longest_s` is the longest that an answer may take. While the broker does not answer, what was seen last holds.
+    `longest_s` is the longest that an answer may take, `limit` a partition's in bytes (0: not known). While the broker
+    does not answer, what was seen last holds.
     """
 
-    def __init__(self, look: Look, longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, look: Look, longest_s: float, clock: Callable[[], float] = time.monotonic, limit: int = 0
+    ) -> None:
         self._look = look
         self._longest_s = longest_s
         self._clock = clock
-        self._looked_at: dict[int, float] = {}
+        self._limit = limit
+        self._look_at: dict[int, float] = {}
         self._looking: dict[int, asyncio.Lock] = {}
         self._closed: set[int] = set()
 
@@ -49,18 +56,21 @@ class ResultsRoom:
     async def has_room(self, partition: int) -> bool:
         """Whether a new request of this partition may go on."""
         async with self._looking.setdefault(partition, asyncio.Lock()):
-            if self._clock() - self._looked_at.get(partition, -FRESH_S) >= FRESH_S:
+            if self._clock() >= self._look_at.get(partition, 0.0):
                 await self._judge(partition)
         return partition not in self._closed
 
     async def _judge(self, partition: int) -> None:
+        fresh_s = FRESH_S
         try:
             filling = await self._look(partition)
         except BrokerError as error:
             log.debug("preprocess.room_unknown", partition=partition, error=str(error))
         else:
             self._set(partition, filling, closed=self._is_closed(partition, filling))
-        self._looked_at[partition] = self._clock()
+            if (FULL - filling.part) * self._limit > PLENTY:
+                fresh_s = SELDOM_S
+        self._look_at[partition] = self._clock() + fresh_s
 
     def _is_closed(self, partition: int, filling: Filling) -> bool:
         was_closed = partition in self._closed

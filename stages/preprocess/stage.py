@@ -34,8 +34,14 @@ from stages.preprocess.tokenizer_service import TokenizerService
 log = structlog.get_logger()
 
 READY_CHECK_S = 0.1
+RENEW_EVERY_S = 2.0
 SWITCH_INTERVAL_S = 0.0005
 STUCK_S = 60.0
+GATHER_ACKS_S = 0.1
+"""A request whose tickets are stored waits so long to be taken out of the queue, together with others. That also keeps
+a queue under load from being empty again and again: the broker would take a file away and make one for every message.
+"""
+
 STOP_MARGIN_S = 0.5
 """Of the grace time, for handing back what did not get ready."""
 
@@ -104,15 +110,17 @@ class PreprocessStage:
             partitions=context.topology.partitions,
             max_payload=context.connection.max_payload,
             model_patience_s=settings.model_patience_s,
+            longest_s=_longest_s(context),
         )
         await tokenizers.start()
-        await _watch(cancels, registry, models, intake, stack)
+        await _watch(cancels, registry, intake, stack)
         return cls(context, queue, intake, lanes, tokenizers)
 
     async def work(self) -> None:
         """Takes requests until the stage is told to stop; then what is in hand ends, or goes back."""
         await self._queue.start()
         pulling = asyncio.create_task(self._pull(), name="pull requests")
+        renewing = asyncio.create_task(self._renew(), name="put off what waits outside")
         watching = asyncio.create_task(self._watch_itself(), name="watch preprocess")
         stopping = asyncio.create_task(self._context.stopping.wait())
         grace_s = 0.0
@@ -123,8 +131,8 @@ class PreprocessStage:
                     task.result()  # raises what ended it
             grace_s = max(0.0, self._context.grace_s - STOP_MARGIN_S)
         finally:
-            watching.cancel()
-            stopping.cancel()
+            for task in (watching, renewing, stopping):
+                task.cancel()
             self._context.set_ready(False)
             await asyncio.gather(self._tokenizers.stop(grace_s), self._drain(grace_s))
             await asyncio.gather(pulling, return_exceptions=True)
@@ -136,17 +144,24 @@ class PreprocessStage:
                 self._in_hand.add(task)
                 task.add_done_callback(self._in_hand.discard)
 
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_EVERY_S)
+            await self._intake.outside.renew()
+
     async def _watch_itself(self) -> None:
         """Tells readiness. Raises `StuckError`: what is in hand would be kept alive for ever by a stuck process."""
         while max(self._lanes.running_s(), self._tokenizers.running_s()) < STUCK_S:
-            self._context.set_ready(self._queue.attached and self._context.connection.connected)
+            ready = self._queue.attached and self._context.connection.connected and not self._intake.models.coming
+            self._context.set_ready(ready)
             await asyncio.sleep(READY_CHECK_S)
         raise StuckError(f"a batch of requests is not prepared after {STUCK_S:.0f} s")
 
     async def _drain(self, grace_s: float) -> None:
-        """Parked requests go back at once, another replica may have room; the others have the grace time."""
+        """What waits goes back at once, another replica may have room; the others have the grace time."""
         await self._queue.stop()
         self._intake.call_off()
+        await self._intake.outside.call_all()
         if self._in_hand:
             await asyncio.wait(self._in_hand, timeout=grace_s)
         for task in self._in_hand:
@@ -156,13 +171,13 @@ class PreprocessStage:
             log.info("preprocess.given_back", sequence=delivery.sequence, reason="stopping")
 
 
-async def _watch(cancels: Cancels, registry: Registry, models: Models, intake: Intake, stack: AsyncExitStack) -> None:
+async def _watch(cancels: Cancels, registry: Registry, intake: Intake, stack: AsyncExitStack) -> None:
     async def on_cancel(key: str, _: Cancel) -> None:
-        intake.call_off(key)
+        await intake.cancel(key)
 
     stack.push_async_callback(cancels.stop)
     await cancels.start(on_cancel)
-    watch = await registry.watch(models.on_card)
+    watch = await registry.watch(intake.models.on_card)
     stack.push_async_callback(watch.close)
 
 
@@ -175,18 +190,27 @@ def _tokenizers(
         return await models.of(slug, settings.model_patience_s)
 
     service = TokenizerService(context.connection, context.instance, settings, model_of)
-    models = Models(registry.files, settings.segment_cache_bytes, service.serve)
+    # Unready at once: `headrace up` waits until all are ready together, and the first request would pay for loading.
+    models = Models(
+        registry.files,
+        settings.segment_cache_bytes,
+        on_new=lambda: context.set_ready(False),
+        on_loaded=service.serve,
+    )
     count_segments(context.telemetry, models.caches)
     return models, service
 
 
 def _queue(context: StageContext, settings: PreprocessSettings) -> WorkQueue:
+    # Where a tenant's queue is short, what is done with may not take its places.
+    roomy = context.topology.requests_per_subject >= settings.slots
     return WorkQueue(
         context.connection,
         subjects.REQUESTS,
         subjects.PREPROCESS_CONSUMER,
         slots=settings.slots,
         ack_wait_s=context.topology.request_ack_wait_s,
+        gather_acks_s=GATHER_ACKS_S if roomy else 0.0,
     )
 
 
@@ -207,7 +231,7 @@ def _room(context: StageContext) -> ResultsRoom:
     async def look(partition: int) -> Filling:
         return await filling(context.connection, partition)
 
-    room = ResultsRoom(look, _longest_s(context))
+    room = ResultsRoom(look, _longest_s(context), limit=context.topology.results_max_bytes)
 
     def readings() -> list[tuple[float, dict[str, str]]]:
         return [(room.closed, {})]

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-import msgspec
 import structlog
 from tokenizers import Tokenizer
 
 from schemas.codec import pack_ids
 from schemas.faults import RequestFault
-from stages.preprocess.control_tokens import Added, ControlTokens
-from stages.preprocess.cutting import Cutting, samples
+from stages.preprocess.control_tokens import ControlTokens
+from stages.preprocess.cutting import SAMPLES, Cutting, samples
 from stages.preprocess.segments import SegmentCache
+from stages.preprocess.splitting import splitter
 from stages.preprocess.texts import Ids, OverlongError, Text, pass_on_exit
+from stages.preprocess.tokenizer_file import TokenizerFile, frame
+from stages.preprocess.words import Words
 
 __all__ = ["OverlongError", "PromptTokenizer", "Text", "packed"]
 
@@ -24,25 +26,13 @@ log = structlog.get_logger()
 CHARACTERS_A_TOKEN = 8
 """A text of so many characters for each token of the context is encoded in part first: it mostly cannot fit."""
 
+PROSE = """\
+It's 1,234.5 kB of \"text\" -- don't they'll   say;\n\n\tif (x_1 != y2) { return f(x)[0]; }  # naïve café
+  I'M SURE THAT'S 50% of 10^6... \r\n \n end"""
+
 LEAST_PREFIX = 16_384
 CUT_SLACK = 64
 """Tokens at the end of a cut text that would come out otherwise in the whole one."""
-
-
-class _Model(msgspec.Struct, frozen=True):
-    """The part of `model` in tokenizer.json that says which token stands for what it does not know.
-
-    With `dropout` the same text has other ids every time.
-    """
-
-    unk_token: str | None = None
-    unk_id: int | None = None
-    dropout: float | None = None
-
-
-class _TokenizerFile(msgspec.Struct):
-    added_tokens: list[Added] = []
-    model: _Model = _Model()
 
 
 @dataclass
@@ -51,7 +41,7 @@ class PromptTokenizer:
 
     `largest_id` is that of its vocabulary. `beginning` and `end` are what it puts around every raw text (BOS, mostly),
     `unknown_id` stands for characters it does not know. `cutting` is `None` where nothing is kept of what was encoded
-    before.
+    before, `words` where it is no byte-level one whose way of finding words is known.
     """
 
     tokenizer: Tokenizer
@@ -62,6 +52,7 @@ class PromptTokenizer:
     end: list[int]
     unknown_id: int | None
     cutting: Cutting | None = None
+    words: Words | None = None
     _spellings: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
     @classmethod
@@ -70,20 +61,15 @@ class PromptTokenizer:
 
         `segment_bytes` is how much memory may hold segments that were encoded before.
         """
-        try:
-            parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-            head = msgspec.json.decode(content, type=_TokenizerFile)
-        except msgspec.MsgspecError as error:
-            raise ValueError(f"tokenizer.json: {error}") from error
-        controls = ControlTokens(head.added_tokens, templates)
-        tokenizer = _read(parts, head.added_tokens, controls)
+        file = TokenizerFile.read(content)
+        controls = ControlTokens(file.added_tokens, templates)
+        tokenizer = file.tokenizer(content, controls)
         largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
         alias_ids = controls.add_to(tokenizer)
-        unknown = head.model.unk_id
-        if unknown is None and head.model.unk_token is not None:
-            unknown = tokenizer.token_to_id(head.model.unk_token)
-        loaded = cls(tokenizer, controls, alias_ids, largest, *_frame(tokenizer), unknown)
-        if segment_bytes and not head.model.dropout:
+        unknown = file.unknown_id(tokenizer)
+        loaded = cls(tokenizer, controls, alias_ids, largest, *frame(tokenizer), unknown)
+        loaded._find_words_with(file)
+        if segment_bytes and not file.model.dropout:
             loaded._cut_with(SegmentCache(segment_bytes))
         return loaded
 
@@ -93,6 +79,9 @@ class PromptTokenizer:
         found = dict(zip(cut, self._encode_cut(list(cut.values())), strict=True))
         # The others, and what could not be encoded in pieces, whatever the reason was.
         whole = {place: text for place, text in enumerate(texts) if not isinstance(found.get(place), array)}
+        by_words = {place: ids for place, text in whole.items() if (ids := self._by_words(text)) is not None}
+        found.update(by_words)
+        whole = {place: text for place, text in whole.items() if place not in by_words}
         found.update(zip(whole, self._encode_whole(list(whole.values())), strict=True))
         return [found[place] for place in range(len(texts))]
 
@@ -124,6 +113,14 @@ class PromptTokenizer:
         except BaseException as error:  # noqa: BLE001 — a panic in the Rust code is no Exception
             pass_on_exit(error)
             return [self._encode_one(text) for text in texts]
+
+    def _by_words(self, text: Text) -> Ids | None:
+        """The ids of a text without control tokens, if all of its words are known."""
+        whole = self.controls.secret not in text.aliased and not text.salt
+        if self.words is None or not whole or len(text.aliased) > _prefix_length(text.limit):
+            return None
+        packed_ids = self.words.ids(text.aliased)
+        return None if packed_ids is None else self._framed(array("I", packed_ids), text)
 
     def _encode_one(self, text: Text) -> Ids | BaseException:
         try:
@@ -176,6 +173,18 @@ class PromptTokenizer:
             self._spellings[control] = known
         return known
 
+    def _find_words_with(self, file: TokenizerFile) -> None:
+        """Encodes word by word from now on, unless this tokenizer gives other ids to texts in words."""
+        rules = splitter(file.pre_tokenizer, file.normalizer) if file.model.is_plain_bpe else None
+        if rules is None:
+            return
+        apart = [token.content for token in file.added_tokens if token.content not in self.controls.tokens]
+        words = Words(rules, self._encode_batch, apart, self.controls.ids)
+        if words.agrees([*SAMPLES, "".join(SAMPLES), PROSE]):
+            self.words = words
+        else:
+            log.warning("preprocess.words_not_kept", reason="the tokenizer gives other ids to a text in words")
+
     def _cut_with(self, cache: SegmentCache) -> None:
         """Keeps segments in `cache`, unless this tokenizer gives other ids to texts in pieces."""
         self.cutting = self._cutting_with(SegmentCache(0))
@@ -191,7 +200,8 @@ class PromptTokenizer:
             log.warning("preprocess.segments_not_kept", reason="the tokenizer gives other ids to a text in pieces")
 
     def _cutting_with(self, cache: SegmentCache) -> Cutting:
-        return Cutting(self.controls, self.alias_ids, self._encode_batch, self._plain, cache)
+        words = self.words.ids if self.words is not None else None
+        return Cutting(self.controls, self.alias_ids, self._encode_batch, self._plain, cache, words=words)
 
 
 def refuse_what_cannot_fit(text: Text, count: Callable[[str], int]) -> None:
@@ -218,30 +228,3 @@ def packed(ids: Sequence[int], vocab_size: int, largest: int | None = None) -> b
 
 def _prefix_length(limit: int) -> int:
     return max(LEAST_PREFIX, limit * CHARACTERS_A_TOKEN)
-
-
-def _frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and behind every text."""
-    whole: list[int] = []
-    for sample in ("a", "0", " ", ""):
-        bare, whole = (tokenizer.encode(sample, add_special_tokens=special).ids for special in (False, True))
-        for start in range(len(whole) - len(bare) + 1):
-            if bare and whole[start : start + len(bare)] == bare:
-                return whole[:start], whole[start + len(bare) :]
-    return whole, []
-
-
-def _read(parts: dict[str, msgspec.Raw], added: list[Added], controls: ControlTokens) -> Tokenizer:
-    """The tokenizer of tokenizer.json with every control token flagged special, which then counts as plain text."""
-    flagged = [
-        msgspec.structs.replace(token, special=token.special or token.content in controls.tokens) for token in added
-    ]
-    parts["added_tokens"] = msgspec.Raw(msgspec.json.encode(flagged))
-    try:
-        tokenizer = Tokenizer.from_buffer(msgspec.json.encode(parts))
-    except Exception as error:
-        raise ValueError(f"tokenizer.json: {error}") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True
-    return tokenizer

@@ -45,7 +45,7 @@ class Placement:
     alone: bool
 
     def place(self) -> None:
-        self.held.phase = Phase.PLACED
+        self.held.enter(Phase.PLACED)
         self.worker.place(self.kv_tokens, alone=self.alone)
 
     def unplace(self) -> None:
@@ -110,10 +110,12 @@ class Dispatcher:
 
     async def carry_out(self, work: Work) -> None:
         """Stores the entries, all partitions at once, and grants what has its open; a slow partition follows alone."""
-        writing = [asyncio.create_task(self._write(partition, one)) for partition, one in work.entries.items()]
-        ready = list(work.opened)
-        slow: set[asyncio.Task[list[Placement]]] = set()
-        if writing:
+        ready, slow = list(work.opened), set[asyncio.Task[list[Placement]]]()
+        if len(work.entries) == 1 and not ready:  # mostly; nobody else would wait for it
+            ((partition, entries),) = work.entries.items()
+            ready = await self._write(partition, entries)
+        elif work.entries:
+            writing = [asyncio.create_task(self._write(partition, one)) for partition, one in work.entries.items()]
             done, slow = await asyncio.wait(writing, timeout=SLOW_S)
             ready.extend(placement for task in done for placement in task.result())
         self._grant(ready)
@@ -154,7 +156,7 @@ class Dispatcher:
             if held.phase is Phase.ASKED and held.reply == reply:
                 held.ask()
         for held in entries.ends:
-            held.phase = Phase.END
+            held.enter(Phase.END)
         self._wake()
 
     def _ended(self, held: Held) -> None:

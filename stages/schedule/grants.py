@@ -48,7 +48,10 @@ class Granter:
     async def send(self, worker: str, items: Sequence[GrantItem]) -> Outcome:
         """Raises nothing: a grant that could not be delivered is an unanswered one."""
         parts = list(self._parts(items))
-        replies = await asyncio.gather(*(self._request(worker, part) for part in parts))
+        if len(parts) == 1:
+            replies = [await self._request(worker, parts[0])]
+        else:
+            replies = await asyncio.gather(*(self._request(worker, part) for part in parts))
         taken, unanswered, too_large = set[int](), set[int](), set[int]()
         room: Credits | None = None
         for part, reply in zip(parts, replies, strict=True):

@@ -1,6 +1,6 @@
 """One ticket as the scheduler holds it, from the pull until a worker has taken it or it has ended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from broker.work_queue import Delivery
@@ -32,7 +32,7 @@ class Held:
 
     `attempt` is 0 until an open is stored, `deaths` as in `OpenReply`. `unused`: an open was written, or may have been,
     that no worker ever got.
-    `gone`: no longer ours, whatever is still under way for it has no effect.
+    `gone`: no longer ours, whatever is still under way for it has no effect. `shelves` are the window's, by phase.
     """
 
     delivery: Delivery
@@ -51,6 +51,8 @@ class Held:
     ask_again_at: float = float("inf")
     asked: int = 0
     gone: bool = False
+    shelves: "Shelves | None" = field(default=None, repr=False)
+    _waiting: Waiting | None = field(default=None, repr=False)
 
     @property
     def sequence(self) -> int:
@@ -66,22 +68,30 @@ class Held:
         """Whether its first open is still to be written (at the grant)."""
         return self.attempt == 0
 
+    def enter(self, phase: Phase) -> None:
+        """The only way into another phase: the window finds tickets by it."""
+        if self.shelves is not None:
+            del self.shelves[self.phase][self.sequence]
+            self.shelves[phase][self.sequence] = self
+        self.phase = phase
+
     def ask(self) -> None:
         """It may run, or have run, somewhere: only the owner can say where the next attempt goes on."""
         self.attempt = 0
         self.ids = b""
+        self._waiting = None
         self.ask_again_at = float("inf")  # counts from the moment the next open is stored
-        self.phase = Phase.END if self.fault else Phase.ASK
+        self.enter(Phase.END if self.fault else Phase.ASK)
 
     def put_back(self) -> None:
         """The chosen worker did not get it."""
-        self.phase = Phase.END if self.fault else Phase.READY
+        self.enter(Phase.END if self.fault else Phase.READY)
 
     def end(self, fault: Fault) -> None:
         """Ends it with a fault, as soon as nothing is under way for it; the first fault counts."""
         self.fault = self.fault or fault
         if self.phase not in (Phase.PLACED, Phase.ENDING):
-            self.phase = Phase.END
+            self.enter(Phase.END)
 
     def asked_at(self, now: float, patience_s: float) -> None:
         """Its open is stored; every unanswered one doubles the patience, or a slow owner would never catch up."""
@@ -89,8 +99,9 @@ class Held:
         self.asked += 1
 
     def answered(self, reply: OpenReply) -> None:
-        self.phase = Phase.READY
+        self.enter(Phase.READY)
         self.attempt, self.ids, self.deaths = reply.attempt, reply.ids, reply.deaths
+        self._waiting = None
         self.ask_again_at, self.asked = float("inf"), 0
 
     def kv_tokens(self, reserve: int) -> int:
@@ -100,18 +111,21 @@ class Held:
         return self.ticket.prompt_tokens + generated + min(reserve, left)
 
     def waiting(self, reserve: int) -> Waiting:
-        return Waiting(
-            sequence=self.sequence,
-            tenant=self.ticket.tenant,
-            priority=self.ticket.priority,
-            waiting_since=self.pulled_at,
-            deadline_at=self.deadline_at,
-            prompt_tokens=self.ticket.prompt_tokens,
-            kv_tokens=self.kv_tokens(reserve),
-            generated_tokens=len(self.ids) // 4,
-            block_hashes=self.ticket.block_hashes,
-            alone=self.alone,
-        )
+        """What a policy sees of it, made once: every tick looks at all that wait."""
+        if self._waiting is None:
+            self._waiting = Waiting(
+                sequence=self.sequence,
+                tenant=self.ticket.tenant,
+                priority=self.ticket.priority,
+                waiting_since=self.pulled_at,
+                deadline_at=self.deadline_at,
+                prompt_tokens=self.ticket.prompt_tokens,
+                kv_tokens=self.kv_tokens(reserve),
+                generated_tokens=len(self.ids) // 4,
+                block_hashes=self.ticket.block_hashes,
+                alone=self.alone,
+            )
+        return self._waiting
 
     def open_entry(self, model: str, *, worker: str = "") -> Open:
         """The open of a grant to `worker`; without one, the open that the owner answers on `reply`."""
@@ -161,3 +175,7 @@ class Held:
             schedule=StageTime(self.queued_s, max(now - self.pulled_at, 0.0)),
             deaths=self.deaths,
         )
+
+
+Shelves = dict[Phase, dict[int, Held]]
+"""Tickets by phase and sequence."""

@@ -7,6 +7,7 @@ credits, and leaves out what fits nowhere.
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 PASSED_OVER_S = 2.0
 """A ticket that fitted nowhere for so long has room kept for it: smaller ones would take it for ever."""
@@ -71,7 +72,7 @@ def most_free(state: State) -> Plan:
     """
     room = _Room(state.candidates)
     plan: Plan = {}
-    for ticket in sorted(state.waiting, key=lambda ticket: (ticket.priority, ticket.sequence)):
+    for ticket in sorted(state.waiting, key=_ORDER):
         if not room:
             break
         worker = room.take_whole() if ticket.alone else room.take(ticket.kv_tokens)
@@ -80,6 +81,9 @@ def most_free(state: State) -> Plan:
         elif not ticket.alone and state.now - ticket.waiting_since > PASSED_OVER_S:
             room.keep_largest()
     return plan
+
+
+_ORDER = attrgetter("priority", "sequence")
 
 
 class _Room:

@@ -22,6 +22,9 @@ from stages.schedule.taking_back import Silence, TakenBack
 from stages.schedule.window import Window
 from stages.schedule.workers import Workers
 
+LOOK_AT_CLOCKS_S = 0.05
+"""How often every ticket that is held is looked at: deadlines, and opens that wait for an answer."""
+
 log = structlog.get_logger()
 
 
@@ -54,6 +57,7 @@ class Scheduler:
         self._cancelled = cancelled
         self._policy = policy
         self._replies = itertools.count(1)
+        self._look_at = 0.0
 
     def pulled(self, delivery: Delivery, now: float) -> None:
         """Takes in one ticket. Raises `WireError` where it is none."""
@@ -74,6 +78,8 @@ class Scheduler:
             held.ask()
         if ticket.key in self._cancelled:
             held.end(CANCELLED)
+        elif held.deadline_at <= now:
+            held.end(DEADLINE)
 
     def cancel(self, key: str) -> bool:
         """A request was cancelled: every choice held of it ends. Returns whether any is held."""
@@ -130,10 +136,10 @@ class Scheduler:
         self._look_at_clocks(now)
         work = Work()
         for held in self._writable(Phase.END, now):
-            held.phase = Phase.ENDING
+            held.enter(Phase.ENDING)
             work.partition(held.partition).ends.append(held)
         for held in self._writable(Phase.ASK, now):
-            held.phase = Phase.ASKED
+            held.enter(Phase.ASKED)
             self.window.expect(held, f"{self._inbox}.{next(self._replies)}")
             work.partition(held.partition).asks.append(held)
         for placement in self._place(now):
@@ -144,6 +150,9 @@ class Scheduler:
         return work
 
     def _look_at_clocks(self, now: float) -> None:
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_AT_CLOCKS_S
         for held in self.window:
             if held.deadline_at <= now:
                 held.end(DEADLINE)
@@ -158,16 +167,14 @@ class Scheduler:
         candidates = self.workers.candidates()
         if not candidates:
             return []
-        ready = {
-            held.sequence: held
-            for held in self.window.in_phase(Phase.READY)
-            if not held.fresh or self._lanes[held.partition].takes(now)
-        }
+        shut = {number for number, lane in enumerate(self._lanes) if not lane.takes(now)}
+        ready = self.window.in_phase(Phase.READY)
+        if shut:
+            ready = [held for held in ready if not (held.fresh and held.partition in shut)]
         if not ready:
             return []
-        waiting = [held.waiting(self._reserve) for held in ready.values()]
-        plan = self._policy(State(now, waiting, candidates))
-        return [self._placed(ready[sequence], worker) for sequence, worker in plan.items()]
+        plan = self._policy(State(now, [held.waiting(self._reserve) for held in ready], candidates))
+        return [self._placed(self.window.of_sequence(sequence), worker) for sequence, worker in plan.items()]
 
     def _placed(self, held: Held, worker_id: str) -> Placement:
         worker = self.workers.get(worker_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stages.schedule.held import Held, Phase
+from stages.schedule.held import Held, Phase, Shelves
 
 
 class Window:
@@ -12,6 +12,7 @@ class Window:
         self._held: dict[int, Held] = {}
         self._by_key: dict[str, set[Held]] = {}
         self._by_reply: dict[str, Held] = {}
+        self._shelves: Shelves = {phase: {} for phase in Phase}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -22,6 +23,8 @@ class Window:
     def put(self, held: Held) -> None:
         """Takes a ticket in. The work queue hands out none twice that is held already."""
         self._held[held.sequence] = held
+        self._shelves[held.phase][held.sequence] = held
+        held.shelves = self._shelves
         self._by_key.setdefault(held.ticket.key, set()).add(held)
 
     def remove(self, held: Held) -> None:
@@ -29,7 +32,9 @@ class Window:
         if held.gone:
             return
         held.gone = True
+        held.shelves = None
         del self._held[held.sequence]
+        del self._shelves[held.phase][held.sequence]
         self._by_reply.pop(held.reply, None)
         same_key = self._by_key[held.ticket.key]
         same_key.discard(held)
@@ -47,8 +52,12 @@ class Window:
         """Every held choice of one request."""
         return list(self._by_key.get(key, ()))
 
+    def of_sequence(self, sequence: int) -> Held:
+        """One that is held. Raises `KeyError`."""
+        return self._held[sequence]
+
     def in_phase(self, phase: Phase) -> list[Held]:
-        return [held for held in self._held.values() if held.phase is phase]
+        return list(self._shelves[phase].values())
 
     def expect(self, held: Held, reply: str) -> None:
         """From now on only an answer on `reply` counts for this ticket."""

@@ -24,7 +24,7 @@ from schemas.result import ResultLogprob, ToolCallPiece
 ROLE = "assistant"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ChatStyle:
     """What the request says of the form of its answer.
 

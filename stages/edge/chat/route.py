@@ -20,11 +20,13 @@ from stages.edge.generation.answering import FINGERPRINT, answers, note_usage
 from stages.edge.generation.frames import AnswerHead
 from stages.edge.generation.prompt_tokens import prompt_ids
 from stages.edge.generation.submitting import Submission
-from stages.edge.generation.translation import wants_continuous_usage, wants_usage
+from stages.edge.generation.translation import Asked, wants_continuous_usage, wants_usage
 from stages.edge.generation.usage import UsageCount
 from stages.edge.http.body import json_router
 from stages.edge.http.departures import unless_gone
 from stages.edge.http.event_stream import EventStream
+from stages.edge.http.exchange import Exchange, exchange_of
+from stages.edge.http.shortcut import Shortcut
 
 router = json_router(tags=["chat"])
 
@@ -35,9 +37,8 @@ async def chat_completions(request: Request, body: ChatBody, gateway: GatewayDep
     asked = asked_of(body)
     submission = await Submission.of(request, gateway, caller, body.model)
     ids = await prompt_ids(submission, asked) if _style(body).token_ids else None
-    chunks = submission.stream(asked)
     if not body.stream:
-        return await unless_gone(request, _whole(request, _style(body), submission, chunks, ids))
+        return await unless_gone(request, _whole(exchange_of(request), _style(body), submission, asked, ids))
     stream = ChatStream(
         _head(submission, "chat.completion.chunk"),
         _style(body),
@@ -46,13 +47,15 @@ async def chat_completions(request: Request, body: ChatBody, gateway: GatewayDep
         continuous_usage=wants_continuous_usage(body),
         prompt_ids=ids,
     )
-    return EventStream(_events(request, stream, chunks), keep_alive_s=gateway.settings.keep_alive_s)
+    shortcut = Shortcut(stream.plain)
+    events = _events(exchange_of(request), stream, submission.stream(asked, take=shortcut.take))
+    return EventStream(events, keep_alive_s=gateway.settings.keep_alive_s, shortcut=shortcut)
 
 
 async def _events(
-    request: Request, stream: ChatStream, chunks: AsyncGenerator[Chunk, None]
+    exchange: Exchange, stream: ChatStream, chunks: AsyncGenerator[Chunk, None]
 ) -> AsyncGenerator[bytes, None]:
-    with note_usage(request, stream.count):
+    with note_usage(exchange, stream.count):
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 if event := stream.push(chunk):
@@ -61,19 +64,24 @@ async def _events(
 
 
 async def _whole(
-    request: Request,
+    exchange: Exchange,
     style: ChatStyle,
     submission: Submission,
-    chunks: AsyncGenerator[Chunk, None],
+    asked: Asked,
     ids: list[int] | None,
 ) -> Response:
     head = _head(submission, "chat.completion")
     answer, count = WholeChat(style), UsageCount()
-    with note_usage(request, count):
-        async with contextlib.aclosing(chunks):
+
+    def take(chunk: Chunk) -> bool:
+        answer.push(chunk)
+        count.push(chunk)
+        return True
+
+    with note_usage(exchange, count):
+        async with contextlib.aclosing(submission.stream(asked, take=take)) as chunks:
             async for chunk in chunks:
-                answer.push(chunk)
-                count.push(chunk)
+                take(chunk)
     completion = ChatCompletion(
         id=head.id,
         created=head.created,

@@ -37,11 +37,18 @@ class ChatStream:
 
     def push(self, chunk: Chunk) -> bytes:
         """The events of `chunk`, empty where it shows nothing."""
-        if not self._continuous and self._pieces.is_plain_text(chunk):
-            text = encode_basestring_ascii(chunk.text).encode()
-            return b'%b{"index":%d,"delta":{"content":%b%b' % (self._frames.before, chunk.choice, text, self._after)
+        if event := self.plain(chunk):
+            return event
         self.count.push(chunk)
         return b"".join([self._event(piece, chunk) for piece in self._pieces.push(chunk)])
+
+    def plain(self, chunk: Chunk) -> bytes:
+        """The event of a chunk that is text and nothing else, empty for any other. May be asked again."""
+        if self._continuous or not self._pieces.is_plain_text(chunk):
+            return b""
+        self.count.come(chunk)
+        text = encode_basestring_ascii(chunk.text).encode()
+        return b'%b{"index":%d,"delta":{"content":%b%b' % (self._frames.before, chunk.choice, text, self._after)
 
     def end(self) -> bytes:
         """The last events, after the end of every choice."""

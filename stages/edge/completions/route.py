@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 from fastapi import Request, Response
 
+from broker.answer_stream import Take
 from broker.assembly import Chunk
 from schemas.openai import TextCompletion
 from stages.edge.access.callers import CallerDep
@@ -26,6 +27,8 @@ from stages.edge.generation.usage import UsageCount
 from stages.edge.http.body import json_router
 from stages.edge.http.departures import unless_gone
 from stages.edge.http.event_stream import EventStream
+from stages.edge.http.exchange import Exchange, exchange_of
+from stages.edge.http.shortcut import Shortcut
 
 router = json_router(tags=["completions"])
 
@@ -38,19 +41,21 @@ async def completions(request: Request, body: CompletionBody, gateway: GatewayDe
     asked = asked_of(body)
     submission = await Submission.of(request, gateway, caller, body.model)
     style = await _style(body, asked, submission)
-    chunks = _answers(submission, asked)
     head = AnswerHead(f"cmpl-{submission.id}", "text_completion", int(time.time()), submission.card.name)
     if not body.stream:
-        return await unless_gone(request, _whole(request, head, style, chunks))
+        return await unless_gone(request, _whole(exchange_of(request), head, style, submission, asked))
     stream = TextStream(
         head, style, FINGERPRINT, usage=wants_usage(body), continuous_usage=wants_continuous_usage(body)
     )
-    return EventStream(_events(request, stream, chunks), keep_alive_s=gateway.settings.keep_alive_s)
+    shortcut = Shortcut(stream.plain)
+    events = _events(exchange_of(request), stream, _answers(submission, asked, shortcut.take))
+    return EventStream(events, keep_alive_s=gateway.settings.keep_alive_s, shortcut=shortcut)
 
 
-def _answers(submission: Submission, requests: list[Asked]) -> Answers:
+def _answers(submission: Submission, requests: list[Asked], take: Take) -> Answers:
+    """`take` as in `Headrace.stream`: for a single prompt alone."""
     if len(requests) == 1:
-        return _numbered(submission.stream(requests[0]))
+        return _numbered(submission.stream(requests[0], take=take))
     return merged([submission.stream(each, str(index)) for index, each in enumerate(requests)])
 
 
@@ -60,8 +65,8 @@ async def _numbered(chunks: AsyncGenerator[Chunk, None]) -> Answers:
             yield 0, chunk
 
 
-async def _events(request: Request, stream: TextStream, chunks: Answers) -> AsyncGenerator[bytes, None]:
-    with note_usage(request, stream.count):
+async def _events(exchange: Exchange, stream: TextStream, chunks: Answers) -> AsyncGenerator[bytes, None]:
+    with note_usage(exchange, stream.count):
         async with contextlib.aclosing(chunks):
             async for prompt, chunk in chunks:
                 if event := stream.push(chunk, prompt):
@@ -69,13 +74,20 @@ async def _events(request: Request, stream: TextStream, chunks: Answers) -> Asyn
         yield stream.end()
 
 
-async def _whole(request: Request, head: AnswerHead, style: TextStyle, chunks: Answers) -> Response:
+async def _whole(
+    exchange: Exchange, head: AnswerHead, style: TextStyle, submission: Submission, asked: list[Asked]
+) -> Response:
     answer, count = WholeText(style), UsageCount()
-    with note_usage(request, count):
-        async with contextlib.aclosing(chunks):
+
+    def take(chunk: Chunk, prompt: int = 0) -> bool:
+        answer.push(chunk, prompt)
+        count.push(chunk, prompt)
+        return True
+
+    with note_usage(exchange, count):
+        async with contextlib.aclosing(_answers(submission, asked, take)) as chunks:
             async for prompt, chunk in chunks:
-                answer.push(chunk, prompt)
-                count.push(chunk, prompt)
+                take(chunk, prompt)
     completion = TextCompletion(
         id=head.id,
         created=head.created,

@@ -32,11 +32,18 @@ class TextStream:
 
     def push(self, chunk: Chunk, prompt: int) -> bytes:
         """The events of `chunk`, empty where it shows nothing."""
-        if not self._continuous and self._pieces.is_plain_text(chunk, prompt):
-            index, text = self._pieces.index(prompt, chunk.choice), encode_basestring_ascii(chunk.text).encode()
-            return b'%b{"index":%d,"text":%b%b' % (self._frames.before, index, text, self._after)
+        if event := self.plain(chunk, prompt):
+            return event
         self.count.push(chunk, prompt)
         return b"".join([self._event(piece, chunk, prompt) for piece in self._pieces.push(chunk, prompt)])
+
+    def plain(self, chunk: Chunk, prompt: int = 0) -> bytes:
+        """The event of a chunk that is text and nothing else, empty for any other. May be asked again."""
+        if self._continuous or not self._pieces.is_plain_text(chunk, prompt):
+            return b""
+        self.count.come(chunk, prompt)
+        index, text = self._pieces.index(prompt, chunk.choice), encode_basestring_ascii(chunk.text).encode()
+        return b'%b{"index":%d,"text":%b%b' % (self._frames.before, index, text, self._after)
 
     def end(self) -> bytes:
         """The last events, after the end of every choice."""

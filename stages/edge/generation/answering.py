@@ -6,11 +6,10 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
-from fastapi import Request
 
 from schemas.openai import ChatCompletion, TextCompletion
 from stages.edge.generation.usage import UsageCount
-from stages.edge.http.exchange import exchange_of
+from stages.edge.http.exchange import Exchange
 
 FINGERPRINT = f"headrace-{version('headrace')}"
 """`system_fingerprint`: which software answered."""
@@ -32,11 +31,10 @@ def answer_schemas() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def note_usage(request: Request, count: UsageCount) -> Generator[None]:
+def note_usage(exchange: Exchange, count: UsageCount) -> Generator[None]:
     """Has the tokens of what is answered inside counted for the request, also where it is left in the middle."""
     try:
         yield
     finally:
-        exchange = exchange_of(request)
         exchange.count(*count.spent())
         exchange.outcome = exchange.outcome or count.outcome

@@ -8,7 +8,7 @@ from schemas.openai import CompletionUsage
 from stages.edge.http.event_stream import DONE, ascii_json
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AnswerHead:
     """What an answer and all its chunks say alike. `created` is in Unix seconds."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from broker.answer_stream import Take
 from broker.assembly import Chunk
 from broker.client import Headrace
 from broker.recall import Recall
@@ -41,21 +42,27 @@ def claim_of(request: Request) -> Claim | None:
     return Claim(claim_name(key), KeptRequest(endpoint=request.url.path, created_at=int(time.time()), digest=digest))
 
 
-async def answer_to(
-    client: Headrace, claim: Claim | None, *, request_id: str, **options: Any
+def answer_to(
+    client: Headrace, claim: Claim | None, take: Take | None = None, *, request_id: str, **options: Any
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks that the call gets: `Headrace.stream` with these `options`, or with a key those that the first got.
 
     Raises `RequestFault`, and `ApiError` 409 for a key that meant another request.
     """
-    chunks = client.stream(request_id=request_id, **options)
-    if claim is not None:
-        recall = Recall(client)
-        first = await first_with(recall, claim)
-        async with forgotten_if_refused(recall, [] if first else [claim.name]):
-            await hand_in(recall, request_id, repeated=first is not None, **options)
-        chunks = client.attach(request_id)
-    async with aclosing(chunks):
+    if claim is None:
+        return client.stream(request_id=request_id, take=take, **options)
+    return _answer_to_first(client, claim, take, request_id, options)
+
+
+async def _answer_to_first(
+    client: Headrace, claim: Claim, take: Take | None, request_id: str, options: dict[str, Any]
+) -> AsyncGenerator[Chunk, None]:
+    recall = Recall(client)
+    first = await first_with(recall, claim)
+    async with forgotten_if_refused(recall, [] if first else [claim.name]):
+        await hand_in(recall, request_id, repeated=first is not None, **options)
+    del options  # with the prompt
+    async with aclosing(client.attach(request_id, take=take)) as chunks:
         async for chunk in chunks:
             yield chunk
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from broker.answer_stream import Take
 from broker.assembly import Chunk
 from broker.client import Headrace
 from schemas.faults import RequestFault
@@ -41,19 +42,21 @@ class Submission:
         exchange_of(request).model = card.slug
         return cls(request_id_of(request), card, client, trace_of(request), claim_of(request))
 
-    async def stream(self, asked: Asked, part: str = "") -> AsyncGenerator[Chunk, None]:
+    async def stream(self, asked: Asked, part: str = "", take: Take | None = None) -> AsyncGenerator[Chunk, None]:
         """The chunks of the answer; leaving early cancels. `part` tells several requests of one body apart.
+
+        `take` as in `Headrace.stream`.
 
         With an `Idempotency-Key` they are those of the first call's answer, and leaving cancels nothing.
         Raises `ApiError`, with fields as the client wrote them.
         """
-        identity = f"{self.id}-{part}" if part else self.id
-        options: dict[str, Any] = {**asked.options, "model": self.card.name}
+        identity, renames = f"{self.id}-{part}" if part else self.id, asked.renames
+        options: dict[str, Any] = {**asked.options, "model": self.card.name, "trace": self.trace}
+        answer = answer_to(self.client, self.claim, take, request_id=identity, **options)
+        del asked, options  # whoever waits for an answer holds no prompt meanwhile
         try:
-            async with contextlib.aclosing(
-                answer_to(self.client, self.claim, request_id=identity, trace=self.trace, **options)
-            ) as chunks:
+            async with contextlib.aclosing(answer) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except RequestFault as fault:
-            raise api_error_of(fault, asked.renames) from fault
+            raise api_error_of(fault, renames) from fault

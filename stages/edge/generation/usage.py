@@ -9,7 +9,7 @@ from schemas.openai import CompletionTokensDetails, CompletionUsage, PromptToken
 from schemas.result import Usage
 
 
-@dataclass
+@dataclass(slots=True)
 class UsageCount:
     """Takes every chunk. A prompt counts once however many choices it has; the first to end says what was cached.
 
@@ -27,10 +27,14 @@ class UsageCount:
     _prompts: dict[int, Usage] = field(default_factory=dict[int, Usage])
     _ended: set[int] = field(default_factory=set[int])
 
+    def come(self, chunk: Chunk, prompt: int = 0) -> None:
+        """A chunk without usage, which is not its choice's last: as far as that has come."""
+        self._open[prompt, chunk.choice] = chunk.token_from + len(chunk.ids)
+
     def push(self, chunk: Chunk, prompt: int = 0) -> None:
         """`prompt` is its index in the request."""
         if not chunk.finish:
-            self._open[prompt, chunk.choice] = chunk.token_from + len(chunk.ids)
+            self.come(chunk, prompt)
         if chunk.usage is None:
             return
         self._prompts.setdefault(prompt, chunk.usage)

@@ -15,6 +15,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from stages.edge.http.errors import ApiError
+from stages.edge.http.line import Line
 from stages.edge.http.upload import CLOSE
 
 log = structlog.get_logger()
@@ -31,6 +32,7 @@ class ClientConnection(HttpToolsProtocol):
     """uvicorn's protocol; a head over `MAX_HEAD_BYTES` is a 431, what is no HTTP a 400, both in the envelope."""
 
     _running: RequestResponseCycle | None = None
+    _line: Line | None = None
     _refused = False
     _in_head = False
     _head_bytes = 0
@@ -98,9 +100,13 @@ class ClientConnection(HttpToolsProtocol):
         if running := self._unanswered():
             running.disconnected = True
             running.message_event.set()
+        if self._line is not None:
+            self._line.lose()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        self._line = Line(self.transport, self.flow)
+        self._line.put_in(cycle.scope)
         super()._start_asgi_task(cycle, app)
 
     def _parse(self, data: bytes) -> bytes:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -19,6 +20,9 @@ from stages.edge.http.departures import present
 from stages.edge.http.errors import CLIENT_GONE, ClientGone
 from stages.edge.http.exchange import exchange_in
 from stages.edge.http.failures import error_for
+from stages.edge.http.line import line_of
+from stages.edge.http.shortcut import Shortcut
+from stages.edge.http.silence import Silence
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -49,7 +53,8 @@ class EventStream(Response):
     fault before that is a plain JSON error with its status. Later it is one `data:` error object, and the stream ends
     without `[DONE]`. After `keep_alive_s` seconds of silence a comment line goes out. A client that reads slowly holds
     up `events`; one that leaves has it closed: **wrap what a generator iterates over in `contextlib.aclosing`**, so
-    that its end reaches `Headrace.stream`, which cancels the request. `renames` as in `api_error_of`.
+    that its end reaches `Headrace.stream`, which cancels the request. `renames` as in `api_error_of`. What `shortcut`
+    takes goes out beside `events`, while these wait.
     """
 
     def __init__(
@@ -60,13 +65,16 @@ class EventStream(Response):
         first_wait_s: float | None = None,
         renames: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        shortcut: Shortcut | None = None,
     ) -> None:
         self._events = events
+        self._shortcut = shortcut or Shortcut(lambda _: b"")
         self._keep_alive_s = keep_alive_s
         self._first_wait_s = keep_alive_s if first_wait_s is None else first_wait_s
         self._renames = renames
         self._open = False
         self._writing = asyncio.Lock()
+        self._comment: asyncio.Task[None] | None = None
         self.status_code = 200
         self.background = None
         self.media_type = "text/event-stream"
@@ -75,11 +83,19 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        self._send = send
-        self._loop = asyncio.get_running_loop()
-        self._quiet_until = self._loop.time() + self._first_wait_s
         exchange = exchange_in(scope)
         exchange.streamed = True
+        rest = partial(self._run, scope, receive, send)
+        if exchange.unwinds:
+            exchange.rest = rest
+        else:
+            await rest()
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._send = send
+        self._line = line_of(scope)
+        self._silence = Silence(self._keep_alive_s, self._break_silence, self._first_wait_s)
+        exchange = exchange_in(scope)
         try:
             await self._pump(receive)
         except ClientGone:
@@ -94,14 +110,17 @@ class EventStream(Response):
         await self._write(b"", more=False)
 
     async def _pump(self, receive: Receive) -> None:
-        keeping_alive = asyncio.create_task(self._keep_alive())
+        self._shortcut.write = self._write_at_once
         try:
-            async with present(receive), contextlib.aclosing(self._events):
+            async with present(receive, self._line), contextlib.aclosing(self._events):
                 async for event in self._events:
                     await self._write(event)
         finally:
-            keeping_alive.cancel()  # and its write ends, before another answer may begin
-            await asyncio.gather(keeping_alive, return_exceptions=True)
+            self._shortcut.write = None
+            self._silence.end()
+            if self._comment is not None:
+                self._comment.cancel()  # and its write ends, before another answer may begin
+                await asyncio.gather(self._comment, return_exceptions=True)
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
         """One at a time. Cut off before the headers are out, the answer has not begun."""
@@ -110,14 +129,19 @@ class EventStream(Response):
                 await self._send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 self._open = True
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        self._quiet_until = self._loop.time() + self._keep_alive_s
+        self._silence.hear()
 
-    async def _keep_alive(self) -> None:
+    def _write_at_once(self, data: bytes) -> bool:
+        """False where the headers are not out, or something waits before it."""
+        if self._line is None or not self._open or self._writing.locked() or not self._line.write(data):
+            return False
+        self._silence.hear()
+        return True
+
+    def _break_silence(self) -> None:
         """Never inside an event: each is one write. Not while one waits for a slow reader."""
-        while True:
-            await asyncio.sleep(max(self._quiet_until - self._loop.time(), 0.001))
-            if self._loop.time() >= self._quiet_until and not self._writing.locked():
-                await self._write(KEEP_ALIVE)
+        if not self._writing.locked():
+            self._comment = asyncio.create_task(self._write(KEEP_ALIVE))
 
     async def _fail(self, scope: Scope, receive: Receive, error: BaseException) -> None:
         answer = await error_for(scope, error, self._renames)

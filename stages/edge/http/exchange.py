@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 KEY = "headrace.exchange"
 
 
-@dataclass
+@dataclass(slots=True)
 class Exchange:
     """What becomes of one HTTP request. Routes fill in `model` (the slug), the tokens and what it ended with.
 
     `outcome` is a finish reason or a fault's code. `at_end` are called once the answer is out, or the client gone.
     """
+
+    unwinds: bool = False
+    """Whether `rest`, what is left to do when a route has returned, is done outside of all that surrounds routes."""
+
+    rest: Callable[[], Awaitable[None]] | None = None
 
     started: float = field(default_factory=time.monotonic)
     began_at: float = field(default_factory=time.time)

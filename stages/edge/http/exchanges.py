@@ -32,7 +32,7 @@ class Exchanges:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = scope[KEY] = Exchange()
+        exchange = scope[KEY] = Exchange(unwinds=True)
         self._measures.began()
         upload = Upload(scope, receive, self._max_body_bytes, self._body_timeout_s)
         try:
@@ -45,6 +45,7 @@ class Exchanges:
     async def _serve(self, scope: Scope, upload: Upload, send: "_Observed") -> None:
         try:
             await self._app(scope, upload.receive, send)
+            await _finish_outside(scope, send.exchange)
             return
         except ClientGone:
             send.exchange.status, send.exchange.outcome = CLIENT_GONE, "client_gone"
@@ -93,6 +94,16 @@ class _Observed:
             request_id_of(request)  # for the log, if no route has asked for it
             MutableHeaders(scope=message)["x-request-id"] = echoed_id_of(request)
         await self._send(message)
+
+
+async def _finish_outside(scope: Scope, exchange: Exchange) -> None:
+    """What a stream does for the longest time, it does without the frames and the parts of a dozen layers."""
+    if exchange.rest is None:
+        return
+    rest, exchange.rest = exchange.rest, None
+    for name in [name for name in scope if name.startswith("fastapi_")]:
+        del scope[name]
+    await rest()
 
 
 def _said(scope: Scope, exchange: Exchange, seconds: float) -> dict[str, object]:

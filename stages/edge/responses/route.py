@@ -61,7 +61,7 @@ async def create_response(request: Request, body: CreateResponse, gateway: Gatew
         await unless_gone(request, whole(answer, chunks))
     except RequestFault as fault:
         raise api_error(fault.fault) from fault
-    note(request, answer)
+    note(exchange_of(request), answer)
     return json_answer(answer)
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from broker.assembly import Chunk
 from schemas.faults import RequestFault
 from stages.edge.http.event_stream import EventStream, sse
-from stages.edge.http.exchange import exchange_of
+from stages.edge.http.exchange import Exchange, exchange_of
 from stages.edge.responses.answer import Answer
 from stages.edge.responses.asking import api_error
 from stages.edge.responses.items import Json
@@ -43,8 +43,9 @@ def streamed(
         except RequestFault as fault:
             raise api_error(fault.fault) from fault
         finally:
-            note(request, answer)
+            note(exchange, answer)
 
+    exchange = exchange_of(request)
     return EventStream(noted(), keep_alive_s=keep_alive_s)
 
 
@@ -95,9 +96,8 @@ def json_answer(said: Answer | Json) -> Response:
     return Response(data, media_type="application/json")
 
 
-def note(request: Request, answer: Answer) -> None:
+def note(exchange: Exchange, answer: Answer) -> None:
     """For the log and the metrics: what was used, and how it ended."""
-    exchange = exchange_of(request)
     if answer.usage is not None:
         exchange.count(answer.usage.prompt_tokens, answer.usage.completion_tokens)
     exchange.outcome = exchange.outcome or answer.status

@@ -100,8 +100,8 @@ class Life:
         async def ensure() -> None:
             await ensure_schedule_consumer(self.connection, "m")
 
-        own = {"ensure": ensure} if stream == subjects.TICKETS else {}
-        return WorkQueue(self.connection, stream, consumer, slots=32, ack_wait_s=ack_wait_s, **own)
+        own = ensure if stream == subjects.TICKETS else None
+        return WorkQueue(self.connection, stream, consumer, slots=32, ack_wait_s=ack_wait_s, ensure=own)
 
     def _run(self, doing: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(doing)

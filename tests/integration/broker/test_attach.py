@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -74,7 +75,7 @@ class Owner:
 class Reader:
     """Reads on in the background."""
 
-    def __init__(self, client: Headrace, request: str, **options: int) -> None:
+    def __init__(self, client: Headrace, request: str, **options: Any) -> None:
         self.chunks: list[Chunk] = []
         self.more = asyncio.Event()
         self.task = asyncio.create_task(self._read(client.attach(request, **options)))

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
-from nats.aio.client import Client
 
 from broker import subjects
 from broker.connection import BrokerOptions, Connection, Inbound, TooLarge, Unavailable
+from broker.direct_client import DirectClient
 from broker.jetstream_api import ApiError, call
 from broker.journal import JournalReader, JournalRecord, JournalWriter, lag, purge
 from broker.publisher import Full
 from broker.server import EmbeddedServer
 from broker.topology import Topology
 from schemas.codec import decode
-from schemas.journal import JournalMessage, Released
+from schemas.journal import JournalMessage, Released, Tokens
 
 PARTITION = 2
 STREAM = subjects.journal_stream(PARTITION)
@@ -319,11 +319,11 @@ async def test_a_delivery_that_got_lost(
     pull, lost = reader._reader._pull, list[str]()
     real = pull._on_message
 
-    async def lossy(message: Inbound) -> None:
+    def lossy(message: Inbound) -> None:
         if message.reply and number_in(message) == 10 and not lost:
             lost.append(message.reply)
         else:
-            await real(message)
+            real(message)
 
     monkeypatch.setattr(pull, "_on_message", lossy)
     await reader.start()
@@ -343,10 +343,13 @@ async def test_what_cannot_be_decoded_is_a_record_without_message(
     reading = await read()
     await append_all(writer, range(1))
     await connection.request(subjects.journal(PARTITION), b"\xc1 not msgpack", 2)
+    for key in ("acme.r1", "acme.*", "acme"):  # one that nothing could be looked up by takes its message along
+        tokens = Tokens(key=key, choice=0, attempt=1, offset=0, ids=[1])
+        await writer.append(PARTITION, JournalMessage(origin="w", tokens=[tokens, tokens]))
     await append_all(writer, range(1, 2))
-    await reading.until(3)
-    assert [record.sequence for record in reading.records] == [1, 2, 3]
-    assert [record.message is None for record in reading.records] == [False, True, False]
+    await reading.until(6)
+    assert [record.sequence for record in reading.records] == [1, 2, 3, 4, 5, 6]
+    assert [record.message is None for record in reading.records] == [False, True, False, True, True, False]
 
 
 async def test_a_stopped_reader_leaves_nothing_behind(writer: JournalWriter, read: Read, connection: Connection):
@@ -381,7 +384,7 @@ async def test_two_readers_see_the_same(writer: JournalWriter, read: Read):
 class LosesAnswers(Connection):
     """A connection that loses the broker's answer to the first sending of every append."""
 
-    def __init__(self, client: Client, options: BrokerOptions) -> None:
+    def __init__(self, client: DirectClient, options: BrokerOptions) -> None:
         super().__init__(client, options)
         self.lost: set[str] = set()
 

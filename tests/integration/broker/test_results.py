@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 import pytest
 import pytest_asyncio
 
 from broker import subjects
+from broker.burst import Burst, Message
 from broker.connection import Connection, TooLarge
 from broker.direct_get import StoredMessage, all_of_subject
 from broker.jetstream_api import call
@@ -104,17 +105,15 @@ async def test_a_message_lost_on_the_way_is_found_missing(
     writer: ResultWriter, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     """A plain publish that never arrived, which no error tells, shows in the sequence of the last one."""
-    real, lost = Connection.publish, list[str]()
+    real, lost = Burst.publish, list[Message]()
 
-    async def publish(
-        self: Connection, to: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
-    ) -> None:
-        if to == subject("lost") and not lost:
-            lost.append(to)
-        else:
-            await real(self, to, data, reply, headers)
+    async def publish(self: Burst, messages: Iterable[Message]) -> None:
+        arriving = list(messages)
+        if not lost:
+            lost.extend(each for each in arriving if each[0] == subject("lost"))
+        await real(self, [each for each in arriving if each not in lost])
 
-    monkeypatch.setattr(Connection, "publish", publish)
+    monkeypatch.setattr(Burst, "publish", publish)
     await writer.publish_round([outgoing("a", 0), outgoing("lost", 1), outgoing("a", 2)])
     assert lost
     messages = await stored(connection)

@@ -86,6 +86,44 @@ async def test_acks_of_a_batch_run_side_by_side(connection: Connection) -> None:
         assert (await depths(connection)).streams["REQUESTS"].messages == 0
 
 
+async def test_once_the_last_ack_of_a_batch_is_confirmed_all_took_effect(connection: Connection) -> None:
+    """One round trip for a hundred: none of them is in the stream when the first caller hears of it."""
+    for number in range(100):
+        await Publisher(connection).publish(subjects.request(f"t{number % 10}", "m"), b"x")
+    queue = WorkQueue(connection, "REQUESTS", "preprocess", slots=512, ack_wait_s=ACK_WAIT_S, gather_acks_s=0.05)
+    await queue.start()
+    handler = Handler(queue)
+    deliveries = await handler.wait_for(100)
+    acks = [asyncio.create_task(queue.ack(delivery)) for delivery in deliveries]
+    await asyncio.wait(acks, return_when=asyncio.FIRST_COMPLETED)
+    last = [ack for ack in acks if not ack.done()]
+    left = (await depths(connection)).streams["REQUESTS"].messages
+    assert left <= len(last)
+    await asyncio.gather(*acks)
+    assert (await depths(connection)).streams["REQUESTS"].messages == 0
+    assert queue.held == []
+    await queue.stop()
+    await handler.task
+
+
+async def test_what_was_given_back_is_called_for_or_put_off(connection: Connection) -> None:
+    """By the ack subject of the delivery that was given back, as often as one likes, as long as it is away."""
+    async with handling(connection) as handler:
+        await publish(connection, 2)
+        first, second = await handler.wait_for(2)
+        for each in (first, second):
+            await handler.queue.nak(each, delay_s=0.6)
+        await handler.queue.again(first.ack_subject, 0.0)
+        await handler.queue.again(second.ack_subject, 60.0)
+        await handler.wait_for(3, AT_ONCE_S)
+        assert (handler.got[2][0].sequence, handler.got[2][0].deliveries) == (first.sequence, 2)
+        await asyncio.sleep(1.0)
+        assert len(handler.got) == 3
+        await handler.queue.again(second.ack_subject, 0.0)
+        await handler.wait_for(4, AT_ONCE_S)
+        assert handler.got[3][0].sequence == second.sequence
+
+
 async def test_what_is_held_is_not_redelivered(connection: Connection, other: Connection) -> None:
     """D2, D10: held for two and a half ack waits with another puller waiting, a message stays with its holder."""
     async with handling(connection) as holder:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import httpx
 
+from broker.answer_stream import Take
 from broker.assembly import Chunk
 from broker.submitting import make_request
 from schemas.codec import WireError, encode
@@ -48,7 +49,7 @@ class ScriptedClient:
     left: list[str] = field(default_factory=list[str])
     tokenized: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
-    async def stream(self, **arguments: Any) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, *, take: Take | None = None, **arguments: Any) -> AsyncGenerator[Chunk, None]:
         self.asked.append(arguments)
         as_message(**arguments)
         steps = self.answer(arguments) if callable(self.answer) else self.answer
@@ -62,7 +63,8 @@ class ScriptedClient:
                     await asyncio.sleep(step)
                 else:
                     await asyncio.sleep(0)
-                    yield step
+                    if step.finish or take is None or not take(step):
+                        yield step
             done = True
         finally:
             if not done:

@@ -1,5 +1,7 @@
 """The app as a whole: errors in one form, ids and headers, the document that describes it."""
 
+import asyncio
+import gc
 import re
 from typing import Any, cast
 
@@ -11,12 +13,18 @@ from starlette.requests import HTTPConnection
 from schemas.faults import FAULTS, FaultCode, RequestFault
 from stages.edge.access.doorkeeper import Doorkeeper
 from stages.edge.app import create_app
+from stages.edge.chat.body import ChatBody
 from stages.edge.gateway import Gateway
+from stages.edge.http.body import JsonRequest
 from stages.edge.http.errors import ApiError, api_error_of
 from stages.edge.http.failures import validation_error
 from stages.edge.http.headers import echoed_id_of, request_id_of
+from tests.unit.edge.scripted import Script
 from tests.unit.edge.serving import serving
 from tests.unit.edge.wire import scope
+
+CHAT = "/v1/chat/completions"
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 
 ENVELOPE = {"message", "type", "param", "code"}
 
@@ -221,6 +229,34 @@ async def test_a_page_of_another_origin_may_ask_only_where_that_is_set() -> None
         assert answer.headers["access-control-allow-origin"] == "https://chat.example.com"
         other = await open_.get("/live", headers={"origin": "https://evil.example.com"})
         assert "access-control-allow-origin" not in other.headers
+
+
+async def test_a_stream_has_the_headers_of_every_layer() -> None:
+    """CORS and the request's id too, although a stream outlives the layers that put them there."""
+    _, http = serving([Script().next("a", finish="stop")], cors_origins=("*",))
+    async with http:
+        headers = {"origin": "https://chat.example.com", "x-request-id": "abc"}
+        answer = await http.post(CHAT, json={**ASKED, "stream": True}, headers=headers)
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["x-request-id"].startswith("abc")
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+async def test_a_stream_that_waits_holds_nothing_of_its_request() -> None:
+    """Neither the body, which may be megabytes, nor the parts of the framework that read it."""
+    script = Script()
+    _, http = serving([script.next("a"), 0.5, script.next("b", finish="stop")])
+    kept: list[str] = []
+
+    def look() -> None:
+        gc.collect()
+        kept.extend(type(each).__name__ for each in gc.get_objects() if isinstance(each, (JsonRequest, ChatBody)))
+
+    async with http:
+        asyncio.get_running_loop().call_later(0.25, look)
+        answer = await http.post(CHAT, json={**ASKED, "stream": True})
+        assert answer.text.endswith("data: [DONE]\n\n")
+        assert not kept
 
 
 async def test_metrics_say_routes_and_statuses() -> None:

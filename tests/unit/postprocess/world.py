@@ -38,7 +38,7 @@ class RecordedMeasures:
     def first_token(self, spec: Spec, ttft: float) -> None:
         self.ttfts.append(ttft)
 
-    def tokens(self, spec: Spec, count: int) -> None:
+    def tokens(self, model: str, count: int) -> None:
         self.token_count += count
 
     def ended(self, choice: OpenChoice, result: Result, now: float) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 import structlog
@@ -19,10 +20,12 @@ from schemas.journal import End, JournalMessage
 from schemas.request import ChatMessage, Request, Sampling
 from schemas.ticket import Ticket
 from stages.preprocess import intake as intake_module
+from stages.preprocess import outside as outside_module
 from stages.preprocess.ends import Ends
 from stages.preprocess.intake import Intake
 from stages.preprocess.lanes import Lanes
 from stages.preprocess.models import Models
+from stages.preprocess.outside import AWAY_S
 from stages.preprocess.parking import Parking
 from stages.preprocess.preparation import Preparation, Ready
 from stages.preprocess.reporting import Reporter
@@ -44,6 +47,7 @@ class World:
         self.dead: list[tuple[str, DeadLetter]] = []
         self.ends: list[tuple[int, End]] = []
         self.naks: list[float] = []
+        self.called: list[tuple[str, float]] = []
         self.errors: list[Exception] = []
         self.tried = 0
         self.room = 1_000_000
@@ -113,6 +117,9 @@ class World:
     async def nak(self, delivery: Delivery, delay_s: float) -> None:
         self.naks.append(delay_s)
         self.log.append("nak")
+
+    async def again(self, ack_subject: str, delay_s: float) -> None:
+        self.called.append((ack_subject, delay_s))
 
     def let_go(self, delivery: Delivery) -> None:
         self.log.append("let go")
@@ -334,8 +341,38 @@ class TestFullQueues:
         await waiting
         assert sorted(world.message_ids) == ["t.r.0", "t.r.1", "t.r.2"]
 
-    async def test_beyond_the_bound_it_goes_back(self, world: World) -> None:
-        """With a delay that grows; before any work is done on it."""
+    async def test_beyond_the_bound_it_waits_outside(self, world: World) -> None:
+        """Before any work is done on it; whoever goes through calls for the next."""
+        world.full.add("hr.ticket.tiny.t")
+        parked = [asyncio.create_task(world.intake.take(delivery(request(id=f"r{n}")))) for n in range(2)]
+        await until(lambda: world.intake.parking.parked == 2)
+        await world.intake.take(delivery(request(id="a"), sequence=8, ack_subject="ack.8"))
+        await world.intake.take(delivery(b"\xff", sequence=9, deliveries=50, ack_subject="ack.9"))
+        assert world.naks == pytest.approx([AWAY_S, AWAY_S], abs=0.5)
+        world.full.clear()
+        await asyncio.gather(*parked)
+        assert world.called == [("ack.8", 0.0), ("ack.9", 0.0)]
+
+    async def test_one_that_waits_outside_is_cancelled(self, world: World) -> None:
+        """E9: it is called for, and told, whatever the line is like."""
+        world.full.add("hr.ticket.tiny.t")
+        parked = [asyncio.create_task(world.intake.take(delivery(request(id=f"r{n}")))) for n in range(2)]
+        await until(lambda: world.intake.parking.parked == 2)
+        given = delivery(request(id="a"), sequence=8, ack_subject="ack.8")
+        await world.intake.take(given)
+        world.cancelled.add("t.a")
+        await world.intake.cancel("t.a")
+        assert world.called == [("ack.8", 0.0)]
+        await world.intake.take(msgspec.structs.replace(given, deliveries=2))
+        assert [(end.key, end.fault.code) for _, end in world.ends] == [("t.a", "cancelled")]
+        world.full.clear()
+        await asyncio.gather(*parked)
+
+    async def test_beyond_what_can_be_remembered_it_goes_back(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With a delay that grows."""
+        monkeypatch.setattr(outside_module, "MOST", 0)
         world.full.add("hr.ticket.tiny.t")
         parked = [asyncio.create_task(world.intake.take(delivery(request(id=f"r{n}")))) for n in range(2)]
         await until(lambda: world.intake.parking.parked == 2)

@@ -65,6 +65,35 @@ async def test_a_request_waits_for_a_model_that_is_being_loaded() -> None:
     assert (await waiting).card == card()
 
 
+async def test_a_new_model_is_awaited_until_it_is_loaded() -> None:
+    """Whoever starts the pipeline waits for it, so that no request has to; a changed card is no new model."""
+    store, told = Store(), list[str]()
+    store.open.clear()
+    models = Models(store.files, on_new=lambda: told.append("new"))
+    assert not models.coming
+    await models.on_card(card())
+    assert (models.coming, told) == (True, ["new"])
+    store.open.set()
+    await loaded(models)
+    store.open.clear()
+    await models.on_card(card(context_length=4096))
+    assert (models.coming, told) == (False, ["new"])
+    await models.close()
+
+
+async def test_a_model_that_does_not_come_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served without it."""
+    monkeypatch.setattr(models_module, "AWAITED_S", 0.05)
+    store = Store()
+    store.open.clear()
+    models = Models(store.files)
+    await models.on_card(card())
+    assert models.coming
+    await asyncio.sleep(0.06)
+    assert not models.coming
+    await models.close()
+
+
 async def test_a_changed_card_is_taken_over_without_a_gap() -> None:
     """The older one serves until the new one is loaded."""
     store = Store()

@@ -7,7 +7,7 @@ import structlog
 
 from broker.connection import Unavailable
 from broker.results import Filling
-from stages.preprocess.room import ResultsRoom
+from stages.preprocess.room import PLENTY, SELDOM_S, ResultsRoom
 
 LONGEST_S = 100.0
 
@@ -85,6 +85,23 @@ async def test_a_second_of_requests_is_one_look(world: World) -> None:
     world.now += 0.9
     assert not await world.room.has_room(0)
     assert len(world.looks) == 2
+
+
+async def test_where_there_is_plenty_one_look_holds_for_longer(world: World) -> None:
+    """Nobody fills it in that time; close to the limit it is every second again."""
+    world.room = ResultsRoom(world.look, LONGEST_S, lambda: world.now, limit=10 * PLENTY)
+    world.filling = Filling(0.5, 1)
+    for _ in range(12):
+        await world.room.has_room(0)
+        world.now += 0.5
+    assert len(world.looks) == 2
+    world.filling = Filling(0.8, 1)
+    world.now += SELDOM_S
+    world.looks.clear()
+    for _ in range(12):
+        await world.room.has_room(0)
+        world.now += 0.5
+    assert len(world.looks) == 6
 
 
 async def test_while_nobody_answers(world: World) -> None:

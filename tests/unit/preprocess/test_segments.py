@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from stages.inference.simulated_model import SimulatedModel
 from stages.preprocess.segments import SegmentCache
 from stages.preprocess.tokenizer import PromptTokenizer, Text
+from tests.unit.preprocess.test_splitting import LLAMA3, QWEN2
 from tests.unit.preprocess.vocabularies import byte_symbols, llama_like, real_files, t256, unigram
 
 SMALL, PLENTY = 3000, 4 * 1024 * 1024
@@ -75,6 +76,21 @@ def merging() -> Any:
     return marked(tokenizer, rstrip=True)
 
 
+def by_rule(pattern: str, *, composing: bool = False, mark: bool = False) -> Any:
+    """Byte-level BPE whose words are found by a regular expression, as Llama 3 and Qwen have it."""
+    tokenizer = merging()
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level])
+    if composing:
+        tokenizer.normalizer = normalizers.NFC()
+    if not mark:
+        plain = Tokenizer(tokenizer.model)
+        plain.pre_tokenizer, plain.normalizer = tokenizer.pre_tokenizer, tokenizer.normalizer
+        plain.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ("<s>", "<|im_end|>")])
+        return plain
+    return tokenizer
+
+
 def simulated() -> Any:
     return Tokenizer.from_buffer(SimulatedModel().files()["tokenizer.json"])
 
@@ -88,6 +104,9 @@ KINDS: dict[str, Callable[[], Any]] = {
     "simulated": simulated,
     "bytes": t256,
     "merging": merging,
+    "llama3": lambda: by_rule(LLAMA3),
+    "qwen2": lambda: by_rule(QWEN2, composing=True),
+    "marked": lambda: by_rule(QWEN2, mark=True),
     "llama": llama_like,
     "unigram": unigram,
     "always": prefixed,
@@ -102,9 +121,11 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 @cache
 def pair(kind: str, capacity: int = PLENTY) -> tuple[PromptTokenizer, PromptTokenizer]:
-    """A tokenizer that keeps segments, and the same one without."""
+    """A tokenizer that keeps segments and words, and the same one without."""
     content = KINDS[kind]().to_str().encode()
-    return PromptTokenizer.load(content, segment_bytes=capacity), PromptTokenizer.load(content)
+    plain = PromptTokenizer.load(content)
+    plain.words = None
+    return PromptTokenizer.load(content, segment_bytes=capacity), plain
 
 
 PIECES = st.sampled_from(
@@ -140,6 +161,14 @@ def test_the_ids_are_those_of_the_whole_text(
     assert kept.encode(batch[0]) == expected
     assert kept.encode(batch[0]) == expected
     assert kept.cutting.cache.size <= capacity
+
+
+@pytest.mark.parametrize("kind", ["real", "simulated", "merging", "llama3", "qwen2", "marked"])
+def test_byte_level_tokenizers_are_read_word_by_word(kind: str) -> None:
+    """The usual kinds; no other."""
+    assert pair(kind)[0].words is not None
+    assert pair("llama")[0].words is None
+    assert pair("words")[0].words is None
 
 
 class TestBounds:

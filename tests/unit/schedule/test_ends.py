@@ -36,6 +36,19 @@ async def test_the_deadline_passes_while_it_waits() -> None:
     assert [end.fault.code for end in one.journal.ends] == ["deadline"]
 
 
+async def test_clocks_are_looked_at_even_if_something_is_granted_all_the_time() -> None:
+    """Deadlines are not looked at with every tick, but often enough: within a tenth of a second."""
+    one = bench()
+    one.pull(ticket("a", deadline_ms=1000), 1)
+    await one.tick()
+    one.later += 0.999
+    for _ in range(5):
+        await one.tick()
+        one.later += 0.02
+    await one.tick()
+    assert [end.fault.code for end in one.journal.ends] == ["deadline"]
+
+
 async def test_a_cancelled_request_ends_in_every_choice() -> None:
     """Whether the cancel comes before the ticket or after it."""
     one = bench()

@@ -1,5 +1,7 @@
 """The tickets held."""
 
+from schemas.codec import pack_ids
+from schemas.journal import OpenReply
 from stages.schedule.held import Held, Phase
 from stages.schedule.window import Window
 from tests.unit.schedule.stand_ins import delivery, ticket
@@ -60,3 +62,29 @@ def test_phases_are_told_apart() -> None:
 
     assert window.in_phase(Phase.READY) == [ready]
     assert window.in_phase(Phase.ASK) == [asking]
+
+
+def test_a_ticket_is_found_in_the_phase_that_it_entered() -> None:
+    """In that one alone, as often as it changes; and in none once it was let go."""
+    window = Window()
+    one = held(1, "a")
+    window.put(one)
+    for phase in (Phase.PLACED, Phase.READY, Phase.READY, Phase.END, Phase.ENDING):
+        one.enter(phase)
+        assert [found for found in Phase if window.in_phase(found)] == [phase]
+    assert window.of_sequence(1) is one
+    window.remove(one)
+    one.enter(Phase.READY)  # what was still under way for it
+    assert not any(window.in_phase(phase) for phase in Phase)
+
+
+def test_a_policy_sees_what_a_ticket_has_become() -> None:
+    """What it is told of a ticket is kept, but not beyond the owner's answer."""
+    one = held(1, "a")
+    before = one.waiting(16)
+    assert one.waiting(16) is before
+    one.answered(OpenReply(7, ended=False, ids=pack_ids([1, 2]), deaths=2))
+    after = one.waiting(16)
+    assert (after.generated_tokens, after.alone, after.kv_tokens) == (2, True, before.kv_tokens)
+    one.ask()
+    assert one.waiting(16).generated_tokens == 0

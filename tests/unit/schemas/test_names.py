@@ -46,7 +46,6 @@ def test_a_cancel(session: str) -> None:
         ("opens[0].sequence", {"opens": [{**OPEN, "sequence": -5}]}),
         ("opens[0].worker", {"opens": [{**OPEN, "worker": "a.>"}]}),
         ("opens[0].reply", {"opens": [{**OPEN, "reply": "a.*"}]}),
-        ("tokens[0].key", {"tokens": [{**TOKENS, "key": "no-dot"}]}),
         ("tokens[0].offset", {"tokens": [{**TOKENS, "offset": -1}]}),
         ("released[0].key", {"released": [{"key": "t.r.x", "choice": 0, "attempt": 1}]}),
         ("origin", {"origin": "a b"}),

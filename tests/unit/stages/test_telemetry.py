@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import generate_latest
 
@@ -65,6 +66,32 @@ def test_a_clock_that_ran_back_records_no_negative_time(telemetry: Telemetry) ->
     """The broker's clock and ours differ: a wait is never below zero."""
     telemetry.stage_time(queued_s=-0.5, service_s=0.1, model="m")
     assert 'headrace_queue_wait_seconds_sum{model="m",stage="schedule"} 0.0' in metrics(telemetry)
+
+
+def test_the_edge_s_own_counters_and_durations_have_their_labels(telemetry: Telemetry) -> None:
+    """What a stage makes for itself is named after it, in seconds and totals, and carries the stage."""
+    telemetry.histogram("first_byte", "To the first byte", [0.5, 1])(0.7, {"route": "r"})
+    add = telemetry.counter("http_tokens", "Tokens")
+    add(3, {"tenant": "t"})
+    add(4, {"tenant": "t"})
+    text = metrics(telemetry)
+    assert 'headrace_first_byte_seconds_bucket{le="1",route="r",stage="schedule"} 1.0' in text
+    assert 'headrace_http_tokens_total{stage="schedule",tenant="t"} 7.0' in text
+
+
+def test_where_metrics_are_pushed_durations_go_along() -> None:
+    """A reader of OpenTelemetry gets every duration; Prometheus has the same names as without it."""
+    reader = InMemoryMetricReader()
+    telemetry = Telemetry("schedule", "schedule-1", environ={}, metric_readers=[reader])
+    telemetry.stage_time(queued_s=0.2, service_s=0.02, model="m")
+    pushed = reader.get_metrics_data()
+    assert pushed is not None
+    names = {
+        metric.name for each in pushed.resource_metrics for scope in each.scope_metrics for metric in scope.metrics
+    }
+    assert {"headrace.queue_wait", "headrace.service"} <= names
+    assert 'headrace_queue_wait_seconds_sum{model="m",stage="schedule"} 0.2' in metrics(telemetry)
+    telemetry.close()
 
 
 def test_requests_cannot_make_metrics_grow_without_limit(telemetry: Telemetry) -> None:

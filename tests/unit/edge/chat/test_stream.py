@@ -1,12 +1,12 @@
 """Streamed chats, against the types of the `openai` client."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from openai.types.chat import ChatCompletionChunk
 
 from broker.assembly import Chunk
@@ -88,6 +88,19 @@ def test_what_was_left_in_the_middle_is_counted() -> None:
     for chunk in (one.next("a", tokens=3), two.next("b", tokens=2), two.next("c"), one.next("d", finish="stop")):
         count.push(chunk)
     assert count.spent() == (7, 7)
+
+
+def test_plain_text_is_counted_as_it_goes() -> None:
+    """Also where it goes the short way, and however often its event is asked for."""
+    script, stream = Script(), ChatStream(HEAD, ChatStyle(), "f")
+    first, more, last = script.next("a"), script.next("b", tokens=2), script.next("c", tokens=3, finish="stop")
+    assert not stream.plain(first)
+    stream.push(first)
+    assert stream.plain(more) == stream.plain(more) == stream.push(more)
+    assert stream.count.spent() == (7, 3)
+    assert not stream.plain(last)
+    stream.push(last)
+    assert stream.count.spent() == (7, 6)
 
 
 def test_continuous_usage_counts_tokens_so_far() -> None:
