@@ -18,8 +18,8 @@ from broker.connection import BrokerError
 KERNEL_WATCHES_PARENT = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 
-COLLECTS_RARELY = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
-"""For Go's garbage collector: a tenth less CPU where small messages pass, unless that takes too much memory."""
+COLLECTS_RARELY = {"GOGC": "200", "GOMEMLIMIT": "1GiB"}
+"""For Go's garbage collector: less of the CPU where small messages pass, unless that takes too much memory."""
 
 
 class ServerFailed(BrokerError):

@@ -33,9 +33,12 @@ class KvBudget:
         """Whether it can be taken now. An engine with nothing else to do takes whatever its context allows."""
         return alone or self.need(request) <= self.free
 
-    def take(self, request: EngineRequest) -> None:
+    def take(self, request: EngineRequest) -> int:
+        """Counts it from now on; as how many tokens."""
+        need = self.need(request)
         self.give_back(request.id)
-        self.grow(request.id, self.need(request))
+        self.grow(request.id, need)
+        return need
 
     def grow(self, name: str, length: int) -> None:
         """The sequence has `length` tokens now."""

@@ -16,6 +16,7 @@ class Held:
     """`name` is unique over all attempts. Times are monotonic seconds.
 
     It runs while the engine has it, and is done once nothing more will come of it; before and between it is parked.
+    `counted` are the tokens of KV cache that are set aside for it.
     """
 
     item: GrantItem
@@ -28,6 +29,7 @@ class Held:
     running: bool = False
     done: bool = False
     produced: int = 0
+    counted: int = 0
     scheduled_at: float = 0.0
     first_at: float = 0.0
     last_at: float = 0.0

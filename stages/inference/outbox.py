@@ -35,11 +35,6 @@ class Stream:
     finish_sent: bool = False
     cost: int = 0
 
-    def append(self, ids: list[int], logprobs: list[TokenLogprob] | None) -> None:
-        self.ids += ids
-        if logprobs is not None:
-            self.logprobs = [*(self.logprobs or []), *logprobs]
-
     def next_tokens(self, room: int) -> Tokens:
         """All that waits, or as many ids as `room` bytes hold (one at least); the finish goes with the last id.
 
@@ -117,7 +112,10 @@ class PartitionOutbox:
         self._streams[name] = stream
 
     def tokens(self, name: str, ids: list[int], logprobs: list[TokenLogprob] | None) -> None:
-        self._streams[name].append(ids, logprobs)
+        stream = self._streams[name]
+        stream.ids += ids
+        if logprobs is not None:
+            stream.logprobs = [*(stream.logprobs or []), *logprobs]
         self._tell()
 
     def started(self, name: str, times: WorkerTimes) -> None:

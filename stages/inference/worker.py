@@ -261,7 +261,7 @@ class Worker:
     def _run(self, held: Held, request: EngineRequest) -> None:
         held.running = True
         self._running += 1
-        self._budget.take(request)
+        held.counted = self._budget.take(request)
         self._engine.add(request)
 
     def _hold(self, item: GrantItem, request: EngineRequest) -> Held:
@@ -290,7 +290,9 @@ class Worker:
             held.last_at = now
             held.produced += len(ids)
             self.tokens_out += len(ids)
-            self._budget.grow(held.name, held.length + held.produced)
+            if (length := held.length + held.produced) > held.counted:
+                held.counted = length + self._facts.block_size - 1  # as the engine does it: a block at a time
+                self._budget.grow(held.name, held.counted)
             held.outbox.tokens(held.name, ids, advance.logprobs)
         if advance.finish:
             self._finish(held, advance.finish, advance.stop_id)

@@ -44,6 +44,20 @@ def test_kv_cache_bounds_what_is_taken() -> None:
     assert holdings.worker.take(grant(first, large, small)).taken == [1, 3]
 
 
+def test_an_answer_that_outgrows_its_reserve_takes_blocks() -> None:
+    """Behind the reserve there is never less set aside for it than it has, and less than a block more."""
+    holdings = Holdings()
+    holdings.worker.take(grant(item(max_tokens=60)))
+    free = holdings.worker.credits().kv_tokens
+    assert free == 400 - 3 - 10
+    for produced in range(1, 50):
+        holdings.step(Advance(NAME, [5]))
+        used = 400 - holdings.worker.credits().kv_tokens
+        assert used == 13 if produced <= 10 else 3 + produced <= used < 3 + produced + FACTS.block_size
+    holdings.step(Advance(NAME, [5], finish="length"))
+    assert holdings.worker.credits().kv_tokens == 400
+
+
 def test_generated_ids_reach_the_journal_at_their_offset() -> None:
     """Ids of a resumed answer start where the last attempt ended; the last message has finish and times."""
     holdings = Holdings()
