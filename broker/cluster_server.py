@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import json
 import shutil
-import socket
 import tempfile
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from broker.connection import BrokerOptions, Connection, Unavailable
+from broker.free_ports import free_ports
 from broker.jetstream_api import ApiError, call
 from broker.server import EmbeddedServer
 from broker.server_process import ServerFailed
@@ -43,7 +44,7 @@ class ClusterServer:
         """
         temporary = Path(tempfile.mkdtemp(prefix="headrace-cluster-")) if store is None else None
         folder = store or temporary or Path()
-        ports = _free_ports(SIZE)
+        ports = free_ports(SIZE)
         cluster = cls([], temporary)
         try:
             for number in range(SIZE):
@@ -124,22 +125,13 @@ def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def _cluster_block(ports: list[int], number: int) -> dict[str, object]:
+def _cluster_block(ports: Sequence[int], number: int) -> dict[str, object]:
     """All routes stand in every server's configuration: the meta group learns from them how many they are."""
     return {
         "name": "headrace",
         "listen": f"127.0.0.1:{ports[number]}",
         "routes": [f"nats://127.0.0.1:{port}" for port in ports],
     }
-
-
-def _free_ports(count: int) -> list[int]:
-    """Each server has to know the others' ports before it starts. They are held until all are chosen."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 async def _answers(connection: Connection) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from broker import server_process
+from broker.free_ports import free_port
 from broker.server_process import ServerFailed
 
 log = structlog.get_logger()
@@ -32,8 +33,8 @@ class EmbeddedServer:
         self._store = store
         self._temporary = temporary
         self._options = options
-        self._port = int(str(options["port"]))
-        self._monitoring_port = 0
+        self._port = int(str(options["port"])) or free_port()
+        self._monitoring_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
 
@@ -133,8 +134,8 @@ class EmbeddedServer:
         return json.dumps(
             {
                 **blocks,
-                "listen": f"127.0.0.1:{self._port or -1}",
-                "http": f"127.0.0.1:{self._monitoring_port or -1}",
+                "listen": f"127.0.0.1:{self._port}",
+                "http": f"127.0.0.1:{self._monitoring_port}",
                 "server_name": self._options["server_name"],
                 "max_payload": self._options["max_payload"],
                 "ports_file_dir": str(self._store),

@@ -7,13 +7,13 @@ readiness are known, and the last replica of each stage can have its own way to 
 import asyncio
 import json
 import os
-import socket
 import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from broker.connection import BrokerError, BrokerOptions, Connection
+from broker.free_ports import free_port
 from broker.server import EmbeddedServer
 from broker.topology import initialise
 from load.link import Link
@@ -201,9 +201,7 @@ class ChaosPipeline:
         """Every edge has a port of its own: who goes to another edge must not come to the same one."""
         if spec.stage != EDGE:
             return {}
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
+        port = free_port()
         self.edge_urls.append(f"http://127.0.0.1:{port}")
         return {variable(EdgeSettings, "port"): str(port)}
 

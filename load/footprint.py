@@ -7,7 +7,6 @@ sends requests, and reads the resident memory of that process. Lists what none o
 import argparse
 import asyncio
 import json
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from broker.free_ports import free_port
 from load.latency import measure
 from load.pipeline import Pipeline, terminate
 
@@ -71,12 +71,6 @@ def _until_ready(process: subprocess.Popen[bytes], port: int) -> None:
             pass
         time.sleep(0.02)
     raise RuntimeError(f"not ready within {PATIENCE_S} s")
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on at this moment."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def table(found: Sequence[Footprint]) -> Table:

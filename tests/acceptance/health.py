@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -33,23 +32,6 @@ class Watched:
 
     def statuses(self, path: str) -> set[int]:
         return {status for _, status, _ in self.answers[path]}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on."""
-    for _ in range(100):
-        first = free_port()
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError, OverflowError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
-    raise OSError("no ports in a row are free")
 
 
 def ask(port: int, path: str) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk
 
+from broker.free_ports import free_port
 from load.pipeline import Pipeline, terminate
 from load.simulated_truth import ids_of_question, true_ids, true_text
-from tests.acceptance.health import ask, free_port
+from tests.acceptance.health import ask
 from tests.acceptance.waiting import until
 
 SIMULATED = "simulated"

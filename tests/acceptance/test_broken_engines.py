@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.free_ports import free_port
 from headrace import Headrace
 from load.pipeline import Pipeline
 from load.simulated_truth import prompt_of
-from tests.acceptance.health import ask, free_port, watching
+from tests.acceptance.health import ask, watching
 from tests.acceptance.streams import begin, begun, ended
 from tests.acceptance.waiting import until
 from tests.acceptance.wiretap import listening

@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import psutil
 import pytest
 
+from broker.free_ports import free_ports
 from headrace import Headrace
 from load.pipeline import Pipeline
-from tests.acceptance.health import free_ports, watching
+from tests.acceptance.health import watching
 from tests.acceptance.processes import STAGES, deaths, events, processes_of, times_ready
 from tests.acceptance.streams import Stream, begin, begun, ended
 from tests.acceptance.waiting import until
@@ -37,7 +38,7 @@ numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def first_port() -> int:
     """Where the first process answers probes; the others follow, one a process, in the order of a request's way."""
-    return free_ports(REPLICAS * len(STAGES))
+    return free_ports(REPLICAS * len(STAGES)).start
 
 
 @pytest.fixture(scope="module")

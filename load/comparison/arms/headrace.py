@@ -3,9 +3,9 @@
 import sys
 from typing import Literal
 
+from broker.free_ports import free_port
 from load.comparison.arms.arm import Arm, Endpoint, answers
 from load.comparison.setup import Setup
-from load.footprint import free_port
 
 QUEUE = 4096
 """Requests and tickets of one tenant, as `--max-num-seqs` is for the engine: those of all workloads fit."""

@@ -2,11 +2,11 @@
 
 import os
 
+from broker.free_ports import free_port
 from load.comparison.arms.arm import Arm, Endpoint, answers
 from load.comparison.peers import Peer
 from load.comparison.process import Started
 from load.comparison.setup import Setup, named_vllm
-from load.footprint import free_port
 
 GRACE_S = "2"
 

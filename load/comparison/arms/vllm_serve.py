@@ -2,9 +2,9 @@
 
 import sys
 
+from broker.free_ports import free_port
 from load.comparison.arms.arm import Arm, Endpoint, answers
 from load.comparison.setup import Setup, named_vllm
-from load.footprint import free_port
 
 
 class VllmServe(Arm):

@@ -10,12 +10,12 @@ import httpx
 
 from broker import subjects
 from broker.connection import BrokerOptions, Connection, Inbound
+from broker.free_ports import free_port
 from broker.topology import Topology
 from stages.edge.settings import EdgeSettings
 from stages.edge.stage import run
 from stages.lifecycle import StageContext
 from stages.telemetry import Telemetry
-from tests.integration.edge.responses.conftest import free_port
 
 PATIENCE_S = 30.0
 

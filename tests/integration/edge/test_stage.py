@@ -12,6 +12,7 @@ import pytest
 from broker import subjects
 from broker.connection import Connection, Inbound
 from broker.depths import waiting
+from broker.free_ports import free_port
 from broker.jetstream_api import call
 from broker.server import EmbeddedServer
 from broker.topology import Topology
@@ -21,7 +22,6 @@ from stages.edge.settings import EdgeSettings
 from stages.settings import SettingsError
 from tests.integration.conftest import SMALL
 from tests.integration.edge.edges import PATIENCE_S, CancelCount, Edge, running
-from tests.integration.edge.responses.conftest import free_port
 from tests.integration.edge.responses.stand_in import Asked, StandIn
 
 CHAT = "/v1/chat/completions"

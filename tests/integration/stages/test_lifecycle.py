@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from broker.free_ports import free_port
 from broker.server import EmbeddedServer
 from broker.topology import Topology
 
@@ -197,9 +198,7 @@ async def test_a_stage_can_refuse_its_settings(start: Start, topology: Topology)
 
 async def test_it_waits_for_a_broker_and_for_the_streams(start: Start, tmp_path: Path) -> None:
     """Started before its broker it waits and says once for what; a soft stop meanwhile ends it cleanly."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = await start(HEADRACE_NATS_URL=f"nats://127.0.0.1:{port}")
     assert (await logged(process, "stage.waiting"))["awaited"] == f"the broker at nats://127.0.0.1:{port}"
     server = await EmbeddedServer.start(tmp_path, port=port)
@@ -222,9 +221,7 @@ async def test_no_broker_for_too_long_is_a_failure(start: Start) -> None:
 
 async def test_health_is_served_where_a_port_is_set(start: Start, topology: Topology) -> None:
     """Live and ready while it runs, with the process's own metrics; a hanging loop turns live to 503."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = await start("mode=hang", HEADRACE_HEALTH_PORT=str(port), HEADRACE_HEALTH_STALL_S="1")
     await running(process)
     assert await asyncio.to_thread(get, port, "/live") == (200, "live\n")

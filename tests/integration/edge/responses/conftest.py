@@ -4,7 +4,6 @@ They are started once for all tests here: ids and keys are new in each test, so 
 """
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from broker.connection import BrokerOptions, Connection
+from broker.free_ports import free_port
 from broker.registry import Registry
 from broker.server import EmbeddedServer
 from broker.topology import Topology, initialise
@@ -124,9 +124,3 @@ def client_at(port: int) -> openai.AsyncOpenAI:
         timeout=30,
         _strict_response_validation=True,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

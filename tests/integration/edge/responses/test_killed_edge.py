@@ -11,8 +11,9 @@ import openai
 import pytest
 from openai.types.responses import ResponseStreamEvent
 
+from broker.free_ports import free_port
 from broker.server import EmbeddedServer
-from tests.integration.edge.responses.conftest import SHARED, Scene, client_at, free_port
+from tests.integration.edge.responses.conftest import SHARED, Scene, client_at
 from tests.integration.edge.responses.stand_in import StandIn
 
 pytestmark = SHARED
