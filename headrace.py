@@ -1,6 +1,6 @@
 """Headrace's public names: `from headrace import Headrace`."""
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.client import CompletedChoice, Completion, Headrace
 from broker.connection import BrokerError, BrokerOptions, Unavailable
 from schemas.faults import Fault, RequestFault

@@ -8,6 +8,7 @@ import asyncio
 
 from broker.connection import Connection, Unavailable
 from broker.delivery import ack, confirm_ack
+from broker.settling import settle
 
 PATIENCE_S = 30.0
 BACK_OFF_S = 0.1
@@ -51,23 +52,9 @@ class Acks:
             self._timer = None
         batch, self._waiting = self._waiting, []
         if batch:
-            task = asyncio.create_task(self._settle(batch), name="acks")
+            task = asyncio.create_task(settle(batch, self._send_patiently), name="acks")
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-
-    async def _settle(self, batch: list[tuple[str, asyncio.Future[None]]]) -> None:
-        failure: Exception | None = None
-        try:
-            await self._send_patiently([ack_subject for ack_subject, _ in batch])
-        except Exception as error:  # noqa: BLE001 — those who wait for it get it
-            failure = error
-        for _, confirmed in batch:
-            if confirmed.done():  # whoever waited was cancelled
-                continue
-            if failure is None:
-                confirmed.set_result(None)
-            else:
-                confirmed.set_exception(failure)
 
     async def _send_patiently(self, ack_subjects: list[str]) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S

@@ -9,7 +9,8 @@ from typing import Self
 import structlog
 
 from broker import subjects
-from broker.assembly import AnswerAssembly, Chunk, Gap
+from broker.assembly import AnswerAssembly, Gap
+from broker.chunk import Chunk
 from broker.connection import Connection, Inbound, Unavailable
 from broker.news import News
 from broker.patience import Patience

@@ -11,8 +11,9 @@ from typing import Any, Self
 
 from broker import subjects
 from broker.answer_stream import AnswerPlace, AnswerStream, Take, check_start
-from broker.assembly import AnswerAssembly, Chunk, Start
+from broker.assembly import AnswerAssembly, Start
 from broker.cancels import put_cancel
+from broker.chunk import Chunk
 from broker.completion import CompletedChoice, Completion, completed
 from broker.connection import BrokerOptions, Connection, Inbound, Subscription, Unavailable
 from broker.hearing import worker_heard

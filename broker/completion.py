@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.request import FunctionCall, ToolCall
 from schemas.result import Costs, ResultLogprob, ToolCallPiece, Usage
 

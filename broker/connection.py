@@ -50,6 +50,10 @@ class NoResponders(Unavailable):
     """The broker said at once that nobody listens on that subject: nothing was done with the request."""
 
 
+class NotConnectable(BrokerError):
+    """No connection can ever come of these options: a URL is none, or credentials are. Trying again does not help."""
+
+
 class NotSendable(BrokerError):
     """No such subject can be, or a header is no plain ASCII. Trying again does not help."""
 
@@ -106,7 +110,7 @@ class Connection:
 
     @classmethod
     async def open(cls, options: BrokerOptions, patience_s: float = 60.0) -> Self:
-        """Connects, waiting up to `patience_s` for the broker. Raises `Unavailable`."""
+        """Connects, waiting up to `patience_s` for the broker. Raises `Unavailable`; `NotConnectable`, at once."""
         client = DirectClient()
         connection = cls(client, options)
         try:
@@ -115,6 +119,8 @@ class Connection:
         except TimeoutError as error:
             why = f": {connection._trouble}" if connection._trouble else ""
             raise Unavailable(f"no broker at {options.shown_url} within {patience_s:.0f} s{why}") from error
+        except nats.errors.Error as error:  # the client takes its options apart before it tries any server
+            raise NotConnectable(f"cannot connect to {_without_users(options.url)!r}: {error}") from error
         return connection
 
     async def _connect_until_there(self) -> None:
@@ -278,6 +284,12 @@ def check_subject(subject: str) -> None:
     """Raises `NotSendable` for what no server takes as a subject."""
     if len(subject) > MAX_SUBJECT or subject.split() != [subject] or ".." in f".{subject}.":
         raise NotSendable(f"{subject[:64]!r} is no subject ({len(subject)} characters)")
+
+
+def _without_users(text: str) -> str:
+    """What is no URL has no parts to tell apart: all before its last @ may be a secret."""
+    _, at, rest = text.rpartition("@")
+    return f"***@{rest}" if at else text
 
 
 def _inbound(message: Msg) -> Inbound:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from broker.answer_stream import AnswerPlace
-from broker.assembly import AnswerAssembly, Chunk, Gap
+from broker.assembly import AnswerAssembly, Gap
+from broker.chunk import Chunk
 from broker.connection import Connection, Unavailable
 from broker.replay import stored_results
 from schemas.codec import WireError

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from load.chaos_requests import HALF, Case, Truth
 from schemas.result import Result, Usage
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from broker.answer_stream import AnswerStream
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.client import Headrace
 from broker.connection import BrokerError
 from load.chaos_check import Flaws, Received, check_received

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.client import Headrace
 from load.percentiles import summary
 from load.pipeline import Pipeline

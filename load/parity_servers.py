@@ -12,8 +12,9 @@ import httpx
 
 from load.parity_question import CONTEXT, MODEL
 from load.pipeline import ROOT, Pipeline, terminate
+from load.vllm_name import vllm_name
 from stages.inference.bundled_model import bundled_model_path
-from stages.inference.hardware import CPU_BLOCK_SIZE, CPU_SLOTS, detect, installed_engine, set_environment
+from stages.inference.hardware import CPU_BLOCK_SIZE, CPU_SLOTS, detect, set_environment
 
 START_S = 300.0
 LOOK_S = 0.5
@@ -22,8 +23,6 @@ ENGINE = {"max_model_len": CONTEXT, "max_num_seqs": CPU_SLOTS, "block_size": CPU
 
 TOOL_PARSER = "pythonic"
 """Without one, and `auto` with it, vLLM serves no tool choice at all."""
-
-METADATA = "Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
 
 
 @contextlib.contextmanager
@@ -47,14 +46,8 @@ def _environ(folder: Path) -> dict[str, str]:
     """As our own worker sets it; and a name for the distribution, which the command line looks up."""
     environ = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
     set_environment(detect(), environ)
-    if installed_engine() == "cpu":
-        from importlib.metadata import version
-
-        named = f"{version('vllm-cpu')}+cpu"
-        known = folder / "named" / f"vllm-{named}.dist-info"
-        known.mkdir(parents=True, exist_ok=True)
-        (known / "METADATA").write_text(METADATA.format(version=named), encoding="utf-8")
-        environ["PYTHONPATH"] = str(known.parent)
+    if named := vllm_name(folder):
+        environ["PYTHONPATH"] = str(named)
     return environ
 
 

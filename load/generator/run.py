@@ -19,7 +19,7 @@ from load.generator.summary import Figures, pace, summary
 from load.generator.target import Target
 from load.generator.truth import Truth, count_wrong, engine_truth, gpu_truth
 from load.generator.window import Window
-from load.gpu_log import usage
+from load.gpu.log import usage
 from load.workload.arrivals import arrivals, replayed
 from load.workload.chat_format import SIMULATED, ChatFormat, chat_format, tokenizer_file
 from load.workload.chats import Chats, QuestionText, system_prompts

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from load.generator.record import Record
-from load.simulated_text import expected_text
+from load.gpu.text import expected_text
 from load.workload.chat_format import ChatFormat
 
 Truth = Callable[[Record], str]

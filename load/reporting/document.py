@@ -31,6 +31,7 @@ def document(results: Results, options: Options, plots: Sequence[str]) -> str:
         ("Targets", _targets(results)),
         ("Where the difference to the monolith comes from", _difference(results)),
         *((f"{case.workload} (profile `{case.profile}`)", _case(results, case, options)) for case in results.cases),
+        ("Memory of waiting requests", _waiting(results)),
         ("Runs that gave no figures", _failures(results)),
         ("Plots", list(plots)),
         *_processes(results, options),
@@ -86,6 +87,11 @@ def _case(results: Results, case: Case, options: Options) -> list[str]:
     faults = [f"- {fault}" for fault in tables.faults(results, case)]
     told = ["Not everything went well:\n\n" + "\n".join(faults)] if faults else []
     return [tables.claim_table(results, case, options.prices), tables.latency_table(results, case), *told]
+
+
+def _waiting(results: Results) -> list[str]:
+    runs = [run for run in results.all() if run.waiting_kb]
+    return [tables.waiting_table(runs)] if runs else []
 
 
 def _failures(results: Results) -> list[str]:

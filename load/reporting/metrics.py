@@ -131,5 +131,11 @@ ITL_P50 = Metric("ITL p50", "ms", _latency("itl_ms", "p50"))
 ITL_P99 = Metric("ITL p99", "ms", _latency("itl_ms", "p99"))
 E2E_P99 = Metric("end to end p99", "ms", _latency("e2e_ms", "p99"))
 GOODPUT = Metric("goodput share", "%", lambda run: 100 * run.goodput.share if run.goodput else None)
-WAITING = Metric("memory per waiting request beyond 3 x its prompt", "KB", lambda run: run.waiting_kb)
+WAITING = Metric(
+    "memory per waiting request beyond 3 x its prompt",
+    "KB",
+    lambda run: max(run.waiting_kb.values(), default=None),
+)
+"""Of the prompts of several sizes those that take the most."""
+
 LOST = Metric("requests lost", "", lambda run: float(lost(run)))

@@ -8,6 +8,9 @@ import msgspec
 
 from load.reporting import arms
 
+WAITING = "waiting"
+"""The workload of runs that fill queues and wait."""
+
 
 class Window(msgspec.Struct, frozen=True):
     """The part of a run that counts: unix seconds, and seconds."""
@@ -57,8 +60,8 @@ class Process(msgspec.Struct, frozen=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One arm, one workload, one repeat. Fields that are not needed here are ignored.
 
-    `waiting_kb`, of runs that fill queues on purpose: memory of all processes for a waiting request, beyond three
-    times the bytes of its prompt.
+    `waiting_kb`, of runs that fill queues on purpose (`load.memory`), by the bytes of a prompt: memory of all processes
+    for a waiting request, beyond three times these bytes.
     """
 
     format: Literal[1]
@@ -91,7 +94,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: dict[str, list[float]] = msgspec.field(default_factory=dict[str, list[float]])
     processes: list[Process] = msgspec.field(default_factory=list[Process])
     client_cpu_s: float | None = None
-    waiting_kb: float | None = None
+    waiting_kb: dict[str, float] = msgspec.field(default_factory=dict[str, float])
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -161,8 +164,8 @@ class Results:
 
     @property
     def cases(self) -> list[Case]:
-        """In the order of the lines."""
-        return list(self._runs)
+        """In the order of the lines; without `WAITING`, where nothing is served: it has no throughput to compare."""
+        return [case for case in self._runs if case.workload != WAITING]
 
     def arms(self, case: Case) -> list[str]:
         """The arms that ran it, in the order in which arms are always shown."""

@@ -10,7 +10,7 @@ from load.reporting.markdown import table
 from load.reporting.metrics import Metric
 from load.reporting.processes import Kind
 from load.reporting.results import Case, Results, Run
-from load.reporting.spread import number
+from load.reporting.spread import Spread, number
 from load.reporting.verdicts import Verdict
 
 NOTHING = "-"
@@ -88,6 +88,21 @@ def target_table(verdicts: Sequence[Verdict]) -> str:
 def _state(verdict: Verdict) -> str:
     told = f"**{verdict.state}**" if verdict.repeats else str(verdict.state)
     return f"{told}, but {verdict.lost:,} requests lost" if verdict.lost else told
+
+
+def waiting_table(runs: Sequence[Run]) -> str:
+    """What a waiting request takes beside its prompt, for prompts of each size."""
+    head = ["arm", "prompt, bytes", "memory of all processes beyond 3 x the prompt, KB", "repeats"]
+    by_size: dict[tuple[str, int], list[float]] = {}
+    for run in runs:
+        for size, kb in run.waiting_kb.items():
+            by_size.setdefault((run.arm, int(size)), []).append(kb)
+    rows = [
+        [arm, f"{size:,}", spread.text(), str(len(found))]
+        for (arm, size), found in sorted(by_size.items())
+        if (spread := Spread.of(found))
+    ]
+    return table(head, rows)
 
 
 def process_table(found: Sequence[tuple[str, Sequence[Kind]]]) -> str:

@@ -7,10 +7,13 @@ from typing import NamedTuple
 from load.reporting import metrics as m
 from load.reporting.arms import HTTP, NATS
 from load.reporting.metrics import Metric
-from load.reporting.results import Case
+from load.reporting.results import WAITING, Case
 
 FAST = "fast"
 H100 = "h100-70b"
+SIMULATED = "simulated"
+"""No profile of a GPU: Headrace's own simulated engine, where none is needed."""
+
 BOTH = (NATS, HTTP)
 
 
@@ -68,5 +71,5 @@ TARGETS = (
     Target(("C1",), BOTH, m.ITL_P50, "<= engine-only + 0.2 ms"),
     Target(("C1024",), BOTH, m.CPU_TOKENS, "<= itself at W1-C64"),
     Target(("h100-W1-C64-gpus2",), BOTH, m.REQUESTS_S, ">= 1.9 x itself at h100-W1-C64-gpus1", H100),
-    Target(("waiting",), (NATS,), m.WAITING, "<= 4 KB"),
+    Target((WAITING,), (NATS,), m.WAITING, "<= 4 KB", SIMULATED),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.result import Costs, Usage
 from schemas.ticket import StageTime
 

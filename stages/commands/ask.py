@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.client import Headrace, new_id
 from broker.completion import completed
 from broker.connection import BrokerOptions

@@ -4,7 +4,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.client import Headrace
 from broker.connection import BrokerOptions
 from stages.commands.ask import BROKER_PATIENCE_S, show

@@ -5,7 +5,7 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.connection import BrokerError
 from schemas.faults import RequestFault
 

@@ -1,42 +1,25 @@
-"""What a worker holds: credits, taking grants, what the engine brought, dropping, cancelling, handing back.
+"""What a worker takes on and lets go: credits, grants, what has to run alone, dropping, cancelling, handing back.
 
-No loop, no broker, no clock of its own: it turns what happens into calls on the engine and entries in the outboxes.
+No loop, no broker, no clock of its own.
 """
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
 from schemas.control import DropItem, WorkerState, WorkerStatus
-from schemas.faults import Fault
 from schemas.grant import Credits, Grant, GrantItem, GrantReply
 from schemas.poison import ALONE_FROM
 from stages.inference.admission import KvBudget, already_over, fault_of
-from stages.inference.engine import Advance, EngineFacts, EngineRequest, StepOutput
+from stages.inference.attempts import Attempts, EngineInbox, Observer
+from stages.inference.engine import EngineFacts, EngineRequest, StepOutput
 from stages.inference.held import Held, request_of
-from stages.inference.outbox import PartitionOutbox, Stream
+from stages.inference.outbox import PartitionOutbox
 from stages.inference.parking import PARK_S, Parking
 
 log = structlog.get_logger()
-
-
-class EngineInbox(Protocol):
-    """The two calls of an engine that a worker makes; neither waits."""
-
-    def add(self, request: EngineRequest) -> None: ...
-
-    def abort(self, ids: list[str]) -> None: ...
-
-
-class Observer(Protocol):
-    """Who is told what became of the work: telemetry."""
-
-    def ended(self, held: Held, outcome: str, seconds: float) -> None:
-        """It ended so long after it was taken; `outcome` is a finish, a fault's code, or why it goes on elsewhere."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -65,30 +48,32 @@ class Worker:
     ) -> None:
         self._identity = identity
         self._facts = facts
-        self._engine = engine
         self._outboxes = outboxes
-        self._observer = observer
         self._budget = KvBudget(facts.kv_tokens, output_reserve)
+        self._parking = Parking()
+        self._attempts = Attempts(
+            identity.worker,
+            engine,
+            observer,
+            self._budget,
+            self._parking,
+            block_size=facts.block_size,
+            clock=clock,
+        )
         self._is_cancelled = is_cancelled
         self._clock = clock
         self._unix_clock = unix_clock
-        self._held: dict[str, Held] = {}
-        self._attempts: dict[tuple[str, int], str] = {}
-        self._running = 0
-        self._parking = Parking()
         self.state: WorkerState = "ready"
-        self.tokens_in = 0
-        self.tokens_out = 0
 
     @property
     def held(self) -> Collection[Held]:
         """All attempts of which the journal does not have the last entry."""
-        return self._held.values()
+        return self._attempts.held
 
     @property
     def running(self) -> int:
         """How many of them the engine still works on."""
-        return self._running
+        return self._attempts.running
 
     @property
     def parked(self) -> list[int]:
@@ -98,7 +83,7 @@ class Worker:
     @property
     def has_room_for_parked(self) -> bool:
         """Whether what is parked may `unpark`."""
-        return self._parking.waiting is not None and not self._running and self.state == "ready"
+        return self._parking.waiting is not None and not self._attempts.running and self.state == "ready"
 
     def credits(self, blocked: bool = False) -> Credits:
         """What it can still take; nothing while it drains, is stalled, or the journal is `blocked`.
@@ -108,7 +93,7 @@ class Worker:
         if self.state != "ready" or blocked or self._parking.taken:
             return Credits(0, 0)
         # What is finished but not yet in the journal holds memory, not a slot: as much again, and no more.
-        slots = min(self._facts.slots - self._running, 2 * self._facts.slots - len(self._held))
+        slots = min(self._facts.slots - self._attempts.running, 2 * self._facts.slots - len(self._attempts.held))
         return Credits(max(slots, 0), self._budget.free)
 
     def take(self, grant: Grant, blocked: bool = False) -> GrantReply:
@@ -123,60 +108,50 @@ class Worker:
 
     def begin(self, name: str) -> None:
         """Runs what was unparked, unless it is over by now."""
-        held = self._held.get(name)
+        held = self._attempts.named(name)
         if held is not None and not (held.running or held.done):
-            self._run(held, request_of(held.item))
+            self._attempts.run(held, request_of(held.item))
 
     def advance(self, step: StepOutput) -> None:
         """Notes what one engine step brought. What it does not hold (dropped, cancelled) it ignores."""
-        now = self._clock()
-        for advance in step.advances:
-            held = self._held.get(advance.id)
-            if held is None or not held.running:
-                continue
-            if advance.error:
-                self._end(held, advance.fault or Fault("internal", f"the engine gave up: {advance.error}"))
-            else:
-                self._note_ids(held, advance, now)
+        self._attempts.advance(step)
 
     def over(self, names: Iterable[str]) -> None:
         """The journal has the last entry of these attempts."""
-        for name in names:
-            if held := self._held.get(name):
-                self._forget(held)
+        self._attempts.over(names)
 
     def drop(self, items: Iterable[DropItem]) -> None:
         """The owner does not want these attempts any more: their tokens have no effect."""
         for item in items:
-            name = self._attempts.get((item.key, item.choice))
-            if name is not None and self._held[name].item.attempt == item.attempt:
-                self._abandon(self._held[name], "dropped")
+            held = self._attempts.latest(item.key, item.choice)
+            if held is not None and held.item.attempt == item.attempt:
+                self._attempts.abandon(held, "dropped")
 
     def cancel(self, key: str) -> None:
         """The client is gone: the owner ends the request, here it only stops."""
-        for held in [held for held in self._held.values() if held.key == key]:
-            self._abandon(held, "cancelled")
+        for held in [held for held in self._attempts.held if held.key == key]:
+            self._attempts.abandon(held, "cancelled")
 
     def expire(self) -> None:
         """Ends what has run into its deadline."""
         now = self._unix_clock()
-        for held in [held for held in self._held.values() if not held.done and held.deadline <= now]:
-            self._end(held, held.past_deadline())
+        for held in [held for held in self._attempts.held if not held.done and held.deadline <= now]:
+            self._attempts.end(held, held.past_deadline())
 
     def release_all(self, *, died: bool = False) -> int:
         """Hands back all that is not done, after what was generated so far. Returns how many.
 
         `died`: the engine is gone, and with it what ran in it.
         """
-        left = [held for held in self._held.values() if not held.done]
+        left = [held for held in self._attempts.held if not held.done]
         for held in left:
-            self._release(held, died=died and held.running)
+            self._attempts.release(held, died=died and held.running)
         return len(left)
 
     def release_parked(self) -> None:
         """Hands back what has not begun to run."""
-        for held in [held for held in self._held.values() if not (held.running or held.done)]:
-            self._release(held, died=False)
+        for held in [held for held in self._attempts.held if not (held.running or held.done)]:
+            self._attempts.release(held)
 
     def release_for_parked(self) -> int:
         """Hands back what runs, once something has been parked for longer than `PARK_S`: then that may `unpark`.
@@ -187,16 +162,16 @@ class Worker:
         parked = self._parking.waiting
         if parked is None or self.state != "ready" or self._clock() - parked.taken_at <= PARK_S:
             return 0
-        running = [held for held in self._held.values() if held.running]
+        running = [held for held in self._attempts.held if held.running]
         for held in running:
-            self._release(held, died=False)
+            self._attempts.release(held)
         return len(running)
 
     def forget_all(self) -> int:
         """Drops all without a word: it was cut off for so long that others have it now. Returns how much that was."""
-        everything = list(self._held.values())
+        everything = list(self._attempts.held)
         for held in everything:
-            self._abandon(held, "forgotten")
+            self._attempts.abandon(held, "forgotten")
         return len(everything)
 
     def status(self, sent: int, *, blocked: bool = False, waiting: int = 0, step_s: float = 0.0) -> WorkerStatus:
@@ -209,29 +184,29 @@ class Worker:
             sent=sent,
             max_slots=self._facts.slots,
             kv_capacity=self._facts.kv_tokens,
-            running=self._running,
+            running=self._attempts.running,
             waiting=waiting,
             step_tokens=self._facts.step_tokens,
             step_s=step_s,
-            held=[held.item.sequence for held in self._held.values()],
+            held=[held.item.sequence for held in self._attempts.held],
             parked=self.parked,
-            tokens_in=self.tokens_in,
-            tokens_out=self.tokens_out,
+            tokens_in=self._attempts.tokens_in,
+            tokens_out=self._attempts.tokens_out,
         )
 
     def _take_item(self, item: GrantItem, blocked: bool) -> bool:
         """Whether this worker answers for the ticket from now on."""
         ticket = item.ticket
-        name = self._attempts.get((ticket.key, ticket.choice))
-        if name is not None and self._held[name].item.attempt >= item.attempt:
+        held = self._attempts.latest(ticket.key, ticket.choice)
+        if held is not None and held.item.attempt >= item.attempt:
             return True  # the same grant again, or one that a later attempt has overtaken: it is here already
         if self._is_cancelled(ticket.key) or ticket.partition >= len(self._outboxes):
             return False
-        if name is not None:
-            self._abandon(self._held[name], "overtaken")
+        if held is not None:
+            self._attempts.abandon(held, "overtaken")
         request = request_of(item)
         # What runs alone begins with an empty engine, which takes whatever its context allows.
-        alone = item.deaths >= ALONE_FROM or self._running == 0
+        alone = item.deaths >= ALONE_FROM or self._attempts.running == 0
         if not (self.credits(blocked).slots and self._budget.fits(request, alone)):
             return False
         self._start(item, request)
@@ -241,116 +216,33 @@ class Worker:
         """Takes the ticket: to the engine, or, where there is nothing for it to do, straight to the journal."""
         held = self._hold(item, request)
         if held.deadline <= self._unix_clock():
-            self._end(held, held.past_deadline())
+            self._attempts.end(held, held.past_deadline())
         elif fault := fault_of(request, self._facts):
-            self._end(held, fault)
+            self._attempts.end(held, fault)
         elif over := already_over(request, self._facts):
-            self._finish(held, *over)
+            self._attempts.finish(held, *over)
         elif held.alone:
             self._start_alone(held, request)
         else:
-            self._run(held, request)
+            self._attempts.run(held, request)
 
     def _start_alone(self, held: Held, request: EngineRequest) -> None:
-        waits = self._running > 0
+        waits = self._attempts.running > 0
         self._parking.take(held, waits=waits)
         log.warning("inference.runs_alone", request_id=held.key, deaths=held.item.deaths, parked=waits)
         if not waits:
-            self._run(held, request)
-
-    def _run(self, held: Held, request: EngineRequest) -> None:
-        held.running = True
-        self._running += 1
-        held.counted = self._budget.take(request)
-        self._engine.add(request)
+            self._attempts.run(held, request)
 
     def _hold(self, item: GrantItem, request: EngineRequest) -> Held:
         ticket = item.ticket
-        outbox = self._outboxes[ticket.partition]
         held = Held(
             item,
             request.id,
-            outbox,
+            self._outboxes[ticket.partition],
             before=len(request.generated),
             taken_at=self._clock(),
             taken_unix=self._unix_clock(),
             length=len(request.prompt) + len(request.generated),
         )
-        self._held[held.name] = held
-        self._attempts[(ticket.key, ticket.choice)] = held.name
-        outbox.open(held.name, Stream(ticket.key, ticket.choice, item.attempt, held.before))
-        log.debug("inference.taken", request_id=ticket.key, choice=ticket.choice, attempt=item.attempt)
+        self._attempts.hold(held)
         return held
-
-    def _note_ids(self, held: Held, advance: Advance, now: float) -> None:
-        ids = advance.ids
-        if ids:
-            if not held.produced:
-                self._note_first(held, advance, now)
-            held.last_at = now
-            held.produced += len(ids)
-            self.tokens_out += len(ids)
-            if (length := held.length + held.produced) > held.counted:
-                held.counted = length + self._facts.block_size - 1  # as the engine does it: a block at a time
-                self._budget.grow(held.name, held.counted)
-            held.outbox.tokens(held.name, ids, advance.logprobs)
-        if advance.finish:
-            self._finish(held, advance.finish, advance.stop_id)
-
-    def _note_first(self, held: Held, advance: Advance, now: float) -> None:
-        self._parking.clear(held)
-        held.first_at = now
-        held.scheduled_at = advance.scheduled_at or held.taken_at
-        held.cached_tokens = advance.cached_tokens
-        held.outbox.started(held.name, held.times())
-        self.tokens_in += held.length - advance.cached_tokens
-
-    def _finish(self, held: Held, finish: str, stop_id: int | None) -> None:
-        """The engine is done with it; it stays held until the journal has it."""
-        self._free(held)
-        held.last_at = held.last_at or held.taken_at
-        held.outbox.finish(held.name, finish, stop_id, held.times())
-        self._observe(held, finish)
-
-    def _end(self, held: Held, fault: Fault) -> None:
-        """It ends in a fault, which the owner answers; the ticket is acknowledged by the owner as well."""
-        self._stop(held)
-        held.outbox.end(held.name, held.end(fault))
-        self._observe(held, fault.code)
-
-    def _release(self, held: Held, *, died: bool) -> None:
-        """Others go on with it."""
-        self._stop(held)
-        released = held.released(self._identity.worker, died=died)
-        held.outbox.release(held.name, released)
-        self._observe(held, "released")
-
-    def _abandon(self, held: Held, why: str) -> None:
-        """Stops it and says nothing: whatever is to be said, others say."""
-        if not held.done:
-            self._observe(held, why)
-            self._stop(held)
-        held.outbox.discard(held.name)
-        self._forget(held)
-
-    def _stop(self, held: Held) -> None:
-        if held.running:
-            self._engine.abort([held.name])
-        self._free(held)
-
-    def _free(self, held: Held) -> None:
-        """It is done: its slot and its KV cache are free again, or its place among the parked."""
-        if held.running:
-            self._running -= 1
-            self._budget.give_back(held.name)
-        held.running, held.done = False, True
-        self._parking.clear(held)
-
-    def _observe(self, held: Held, outcome: str) -> None:
-        self._observer.ended(held, outcome, self._clock() - held.taken_at)
-
-    def _forget(self, held: Held) -> None:
-        del self._held[held.name]
-        place = (held.key, held.item.ticket.choice)
-        if self._attempts.get(place) == held.name:
-            del self._attempts[place]

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import structlog
 
 from broker.connection import BrokerError
+from broker.settling import settle
 from schemas.journal import End, JournalMessage
 
 log = structlog.get_logger()
@@ -48,23 +50,9 @@ class Ends:
                 now, later = waiting[:ENDS_A_MESSAGE], waiting[ENDS_A_MESSAGE:]
                 if later:
                     self._waiting[partition] = later
-                await self._settle(partition, now)
+                await settle(now, partial(self._store, partition))
         finally:
             del self._writing[partition]
-
-    async def _settle(self, partition: int, batch: list[tuple[End, asyncio.Future[None]]]) -> None:
-        error: Exception | None = None
-        try:
-            await self._store(partition, [end for end, _ in batch])
-        except Exception as unexpected:  # noqa: BLE001 — those who wait for it get it
-            error = unexpected
-        for _, future in batch:
-            if future.done():  # whoever waited was cancelled
-                continue
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
 
     async def _store(self, partition: int, ends: list[End]) -> None:
         message = JournalMessage(origin=self._origin, ends=ends)

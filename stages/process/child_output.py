@@ -1,7 +1,9 @@
 """Where the output of child processes goes: one log file each, or this process's stderr with a prefix."""
 
 import asyncio
+import os
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -21,16 +23,37 @@ def to_folder(folder: Path) -> Sink:
     """A file `<child>.log` each; a restarted child goes on in its own."""
     folder.mkdir(parents=True, exist_ok=True)
 
-    def open_for(name: str) -> Write:
-        path = folder / f"{name}.log"
+    return lambda name: LogFile(folder / f"{name}.log")
 
-        def write(line: str) -> None:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
 
-        return write
+class LogFile:
+    """Appends lines to the file at `path`, each there for a reader at once; the first one makes the file.
 
-    return open_for
+    It stays open. Where somebody moved or removed it, the next line makes a new one: rotation by renaming works.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        self._close = lambda: None
+
+    def __call__(self, line: str) -> None:
+        """Raises `OSError` where it cannot be written."""
+        file = self._file if self._file is not None and self._is_at_path(self._file) else self._open()
+        file.write(f"{line}\n")
+
+    def _is_at_path(self, file: TextIO) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(file.fileno()))
+        except FileNotFoundError:
+            return False
+
+    def _open(self) -> TextIO:
+        """Closed when another takes its place, or when nobody has this object any more."""
+        self._close()
+        self._file = file = self._path.open("a", encoding="utf-8", buffering=1)
+        self._close = weakref.finalize(self, file.close)
+        return file
 
 
 def to_stream(stream: TextIO | None = None, *, prefixed: bool = True) -> Sink:

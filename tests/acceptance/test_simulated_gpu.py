@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Completion, Headrace
-from load.gpu_log import LINE_S, usage
+from load.gpu.log import LINE_S, usage
+from load.gpu.text import expected_text
 from load.pipeline import Pipeline
-from load.simulated_text import expected_text
 from stages.inference.bundled_model import BundledModelMissingError, bundled_model_path
 from stages.inference.hardware import detect, installed_engine
 from tests.acceptance.conftest import running

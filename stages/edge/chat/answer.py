@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import (
     AlternativeLogprob,
     AnswerMessage,

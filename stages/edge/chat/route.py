@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Request, Response
 from msgspec import UNSET
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import ChatCompletion
 from stages.edge.access.callers import CallerDep
 from stages.edge.chat.answer import ROLE, ChatStyle, WholeChat

@@ -4,7 +4,7 @@ from json.encoder import encode_basestring_ascii
 
 from msgspec import UNSET
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import ChatChunkChoice
 from stages.edge.chat.answer import ChatPieces, ChatStyle
 from stages.edge.generation.frames import AnswerHead, Frames

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import TextChoice, TextLogprobs
 from stages.edge.completions.logprobs import TextOffsets
 

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request, Response
 
 from broker.answer_stream import Take
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import TextCompletion
 from stages.edge.access.callers import CallerDep
 from stages.edge.completions.answer import TextStyle, WholeText

@@ -2,7 +2,7 @@
 
 from json.encoder import encode_basestring_ascii
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import TextChoice
 from stages.edge.completions.answer import TextPieces, TextStyle
 from stages.edge.generation.frames import AnswerHead, Frames

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.requests import Request
 
 from broker.answer_stream import Take
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.client import Headrace
 from broker.recall import Recall
 from schemas.faults import REFUSALS, RequestFault

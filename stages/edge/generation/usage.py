@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import CompletionTokensDetails, CompletionUsage, PromptTokensDetails
 from schemas.result import Usage
 

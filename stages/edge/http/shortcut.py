@@ -5,7 +5,7 @@ The generators behind a stream see only what is more than text, and whatever has
 
 from collections.abc import Callable
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 
 
 class Shortcut:

@@ -3,7 +3,7 @@
 The order of what it tells depends on the answer alone, never on how that was cut into chunks.
 """
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.faults import Fault
 from schemas.result import ResultLogprob, ToolCallPiece, Usage
 from stages.edge.responses.items import Call, Item, Json, Message, Status, Thoughts

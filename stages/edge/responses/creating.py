@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.recall import Recall
 from schemas.kept_request import KeptRequest
 from stages.edge.generation.idempotency import Claim, first_with, forgotten_if_refused, hand_in

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.result import Break, ResultLogprob, ToolCallPiece
 
 

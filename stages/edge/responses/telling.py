@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.faults import RequestFault
 from stages.edge.http.event_stream import EventStream, sse
 from stages.edge.http.exchange import Exchange, exchange_of

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from broker import subjects
 from broker.answer_stream import BACKLOG
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.client import Headrace
 from broker.connection import BrokerError, Connection
 from broker.publisher import Publisher

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.connection import Connection, Inbound, NotSendable
+from broker.connection import BrokerOptions, Connection, Inbound, NotConnectable, NotSendable
 from broker.topology import Topology
 from broker.work_queue import WorkQueue
 from tests.integration.broker.raw_client import publish_at_standstill
@@ -42,3 +42,23 @@ async def test_what_is_no_subject_costs_nothing(connection: Connection, subject:
     with pytest.raises(NotSendable):
         await connection.request(subject, b"", 1)
     await connection.prove_subscriptions()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("nats://:x", "nats://:x"),
+        ("nats://me:secret@:x", "***@:x"),
+        ("nats://me:sec/secret@a:1", "***@a:1"),
+        ("nats://a:99999", "nats://a:99999"),
+        ("nats://a:1,", "nats://a:1,"),
+        ("nats://a:1,ws://b:2", "nats://a:1,ws://b:2"),
+        ("", ""),
+    ],
+)
+async def test_what_is_no_url_is_named_at_once(url: str, shown: str) -> None:
+    """A wrong setting is no broker that may still come: the error names it, without its secrets, and nobody waits."""
+    with pytest.raises(NotConnectable) as raised:
+        await Connection.open(BrokerOptions(url=url), patience_s=3600)
+    assert repr(shown) in str(raised.value)
+    assert "secret" not in str(raised.value)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import pytest_asyncio
 
 from broker import subjects
-from broker.assembly import AnswerAssembly, Chunk
+from broker.assembly import AnswerAssembly
+from broker.chunk import Chunk
 from broker.connection import BrokerOptions, Connection, Inbound, Unavailable
 from broker.jetstream_api import call
 from broker.journal import JournalWriter, lag

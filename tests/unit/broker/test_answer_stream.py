@@ -9,7 +9,8 @@ import pytest
 
 from broker import answer_stream
 from broker.answer_stream import AnswerPlace, AnswerStream
-from broker.assembly import AnswerAssembly, Chunk
+from broker.assembly import AnswerAssembly
+from broker.chunk import Chunk
 from broker.connection import Connection, Inbound
 from broker.patience import LONGEST_SILENCE_S, SILENCE_S, UntilDeadline
 from schemas.codec import encode

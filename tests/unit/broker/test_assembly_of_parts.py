@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from broker.assembly import AnswerAssembly, ChoiceAssembly, Chunk, Gap, Start
+from broker.assembly import AnswerAssembly, ChoiceAssembly, Gap, Start
+from broker.chunk import Chunk
 from broker.completion import completed
 from schemas.request import FunctionCall, ToolCall
 from schemas.result import Result, ToolCallPiece

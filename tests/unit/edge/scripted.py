@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.result import ResultLogprob, ToolCallPiece, TopLogprob, Usage
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import httpx
 
 from broker.answer_stream import Take
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.submitting import make_request
 from schemas.codec import WireError, encode
 from schemas.faults import RequestFault

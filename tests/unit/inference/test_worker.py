@@ -75,7 +75,8 @@ def test_generated_ids_reach_the_journal_at_their_offset() -> None:
     assert tokens.times.first_token == pytest.approx(0.1)
     assert tokens.times.finished == pytest.approx(0.2)
     assert holdings.engine.outcomes == [("t.r", "stop")]
-    assert (holdings.worker.tokens_in, holdings.worker.tokens_out) == (2, 2)
+    status = holdings.worker.status(1)
+    assert (status.tokens_in, status.tokens_out) == (2, 2)
 
 
 def test_held_until_the_journal_has_the_finish() -> None:

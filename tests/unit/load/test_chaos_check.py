@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from load.chaos_check import Received, check_received, check_stored, compare_ids
 from load.chaos_requests import Case, Truth
 from load.simulated_truth import prompt_of, true_answer, true_text

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from broker.depths import ConsumerDepth, Depths, StreamDepth
 from schemas.control import WorkerStatus
 from schemas.grant import Credits

@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.faults import FAULTS, RequestFault
 from tests.unit.edge.scripted import Script, call, entry, events
 from tests.unit.edge.serving import CARD, Answer, serving

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from openai.types.chat import ChatCompletionChunk
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.openai import ChatChunkChoice
 from schemas.result import Usage
 from stages.edge.chat.answer import ChatPieces, ChatStyle, WholeChat

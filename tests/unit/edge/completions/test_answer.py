@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Completion
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from stages.edge.completions.answer import TextStyle, WholeText
 from stages.edge.completions.logprobs import TextOffsets
 from stages.edge.completions.stream import TextStream

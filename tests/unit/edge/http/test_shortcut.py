@@ -12,7 +12,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from stages.edge.http.departures import present
 from stages.edge.http.errors import ClientGone
 from stages.edge.http.event_stream import EventStream

@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 from openai.types.responses import Response, ResponseStreamEvent
 
-from broker.assembly import Chunk
+from broker.chunk import Chunk
 from schemas.result import Break, ResultLogprob, ToolCallPiece, Usage
 from stages.edge.responses.answer import Answer
 from stages.edge.responses.numbering import Numbering

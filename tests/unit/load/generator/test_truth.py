@@ -4,7 +4,7 @@ import pytest
 
 from load.generator.record import Record
 from load.generator.truth import Truth, count_wrong, engine_truth, gpu_truth
-from load.simulated_text import expected_text
+from load.gpu.text import expected_text
 from load.simulated_truth import prompt_of, true_ids, true_text
 from load.workload.chat_format import SIMULATED, chat_format, tokenizer_file
 

@@ -6,9 +6,9 @@ import pytest
 from load.reporting import arms
 from load.reporting.cost import Prices
 from load.reporting.document import Options, document
-from load.reporting.results import Failure, Results
+from load.reporting.results import WAITING, Failure, Results
 from load.reporting.tables import claim_table, difference_table, faults, target_table
-from load.reporting.targets import TARGETS
+from load.reporting.targets import SIMULATED, TARGETS
 from load.reporting.verdicts import judge_all
 from tests.unit.load.reporting.factory import C64, comparison, failure, gpu, line, results
 
@@ -58,6 +58,20 @@ def test_difference_where_there_can_be_one() -> None:
     section = text.partition("### Where the difference")[2].partition("###")[0]
     assert "| W1-C64 |" in section
     assert not {name for name in ("C1", "W1-20s") if f"| {name} |" in section}
+
+
+def test_waiting_requests() -> None:
+    """Their memory is a table by the size of the prompt, in order; throughput that nobody wanted is not shown."""
+    lines = [
+        line(workload=WAITING, profile=SIMULATED, repeat=repeat, waiting_kb={"16384": 3.0, "1024": kb})
+        for repeat, kb in enumerate((1.0, 2.0))
+    ]
+    text = document(results(*lines), Options(), [])
+    section = text.partition("### Memory of waiting requests")[2].partition("###")[0]
+    rows = [list(row.values()) for row in cells(section.strip())]
+    assert rows == [[arms.NATS, "1,024", "1.50 (1.00-2.00)", "2"], [arms.NATS, "16,384", "3.00", "2"]]
+    assert "### waiting" not in text
+    assert "### Memory" not in document(results(line()), Options(), [])
 
 
 def test_faults_are_told() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from load.gpu_profile import PROFILES
+from load.gpu.profile import PROFILES
 from load.reporting.markdown import BEGIN, END, splice, table
 
 PAGE = Path(__file__).parents[4] / "docs/performance.md"

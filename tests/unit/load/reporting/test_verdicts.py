@@ -4,8 +4,8 @@ import pytest
 
 from load.reporting import arms
 from load.reporting import metrics as m
-from load.reporting.results import Case
-from load.reporting.targets import TARGETS, Single, singly
+from load.reporting.results import WAITING, Case
+from load.reporting.targets import SIMULATED, TARGETS, Single, singly
 from load.reporting.verdicts import State, judge, judge_all, tally
 from tests.unit.load.reporting.factory import C64, Line, comparison, line, percentiles, results
 
@@ -64,6 +64,17 @@ def test_number() -> None:
     """Against a number nobody else has to be measured."""
     found = judge(results(line(events_per_token=0.79)), single(">= 0.8", m.EVENTS))
     assert (found.state, found.measured, found.against) == (State.MISSED, "0.790", "")
+
+
+def test_waiting() -> None:
+    """The prompts of that size decide whose requests take the most memory while they wait."""
+    [target] = [each for each in singly(TARGETS) if each.metric is m.WAITING]
+    good, bad = ({"512": 4.0, "4096": kb} for kb in (3.0, 4.1))
+    states = [
+        judge(results(line(workload=WAITING, profile=SIMULATED, waiting_kb=kb)), target).state for kb in (good, bad)
+    ]
+    assert states == [State.MET, State.MISSED]
+    assert judge(results(line(workload=WAITING, profile=SIMULATED)), target).state is State.NOT_MEASURED
 
 
 def test_itself_elsewhere() -> None:

@@ -2,7 +2,11 @@
 
 import asyncio
 import io
+import os
+import shutil
 from pathlib import Path
+
+import pytest
 
 from stages.process.child_output import CHUNK, LAST_LINES, Output, to_folder, to_stream
 
@@ -37,6 +41,48 @@ def test_every_child_has_a_file_of_its_own(tmp_path: Path) -> None:
     sink("schedule.0")("other")
     assert (tmp_path / "logs" / "preprocess.0.log").read_text() == "first\nsecond\n"
     assert (tmp_path / "logs" / "schedule.0.log").read_text() == "other\n"
+
+
+def test_a_line_can_be_read_as_soon_as_it_is_written(tmp_path: Path) -> None:
+    """The file stays open meanwhile; a child that says nothing has none."""
+    write = to_folder(tmp_path)("preprocess.0")
+    assert not list(tmp_path.iterdir())
+    for number in range(3):
+        write(f"{number}")
+        assert (tmp_path / "preprocess.0.log").read_text().split() == [str(each) for each in range(number + 1)]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_log_file_that_was_moved_is_made_anew(tmp_path: Path, replaced: bool) -> None:
+    """Rotation by renaming: what was written stays in the old file, the rest is in one of the old name."""
+    path, moved = tmp_path / "preprocess.0.log", tmp_path / "preprocess.0.log.1"
+    write = to_folder(tmp_path)("preprocess.0")
+    write("before")
+    path.rename(moved)
+    if replaced:
+        path.touch()
+    write("after")
+    write("and on")
+    assert moved.read_text() == "before\n"
+    assert path.read_text() == "after\nand on\n"
+
+
+def test_a_log_file_that_was_emptied_goes_on_at_its_beginning(tmp_path: Path) -> None:
+    """Rotation by copying and cutting off leaves no hole."""
+    write = to_folder(tmp_path)("preprocess.0")
+    write("before")
+    os.truncate(tmp_path / "preprocess.0.log", 0)
+    write("after")
+    assert (tmp_path / "preprocess.0.log").read_text() == "after\n"
+
+
+def test_a_removed_folder_is_an_error(tmp_path: Path) -> None:
+    """As it is for any write: nothing is written into a file that nobody can find."""
+    write = to_folder(tmp_path / "logs")("preprocess.0")
+    write("before")
+    shutil.rmtree(tmp_path / "logs")
+    with pytest.raises(FileNotFoundError):
+        write("after")
 
 
 def test_in_one_stream_lines_say_whose_they_are() -> None:

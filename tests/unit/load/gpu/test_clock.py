@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from load.gpu_clock import GpuClock, Step
+from load.gpu.clock import GpuClock, Step
 
 
 def test_steps_queue() -> None:

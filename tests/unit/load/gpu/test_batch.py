@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from load.gpu_batch import Batch, Sequences
+from load.gpu.batch import Batch, Sequences
 
 TEXT = list(range(100, 150))
 

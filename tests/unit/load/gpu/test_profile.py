@@ -2,7 +2,7 @@
 
 import pytest
 
-from load.gpu_profile import PROFILES, GpuProfile, gpu_profile
+from load.gpu.profile import PROFILES, GpuProfile, gpu_profile
 
 
 def test_a_step() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from load import gpu_log
-from load.gpu_log import GpuLog, GpuUse, GpuWork, usage
+from load.gpu import log as gpu_log
+from load.gpu.log import GpuLog, GpuUse, GpuWork, usage
 
 
 def write(path: Path, *lines: tuple[float, float, float, float, float]) -> Path:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from load.simulated_text import expected_text, prose, text_ids
+from load.gpu.text import expected_text, prose, text_ids
 from stages.inference.simulated_model import simulated_model
 
 LEAST = 2000
