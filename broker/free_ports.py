@@ -40,32 +40,36 @@ def free_ports(count: int) -> range:
 
 
 _next = 0
-_claim: tuple[int, socket.socket | None] | None = None
+_first: int | None = None
 
 
 def _block() -> int:
     """The first port of this process's block."""
-    global _claim  # noqa: PLW0603
-    if _claim is None:
-        _claim = _claim_block()
-    return _claim[0]
+    global _first  # noqa: PLW0603
+    if _first is None:
+        _first = _claim_block()
+    return _first
 
 
-def _claim_block() -> tuple[int, socket.socket | None]:
+def _claim_block() -> int:
     starts = list(range(FIRST, _kernels_first() - BLOCK + 1, BLOCK))
     random.shuffle(starts)
     for start in starts:
-        if sys.platform != "linux":
-            return start, None
-        claim = socket.socket(socket.AF_UNIX)
-        try:
-            # A name without a file: it goes with the process, however that ends.
-            claim.bind(f"\0headrace-ports-{start}")
-        except OSError:
-            claim.close()
-            continue
-        return start, claim
+        if sys.platform != "linux" or _claimed(f"\0headrace-ports-{start}"):
+            return start
     raise OSError(f"every block of ports between {FIRST} and {_kernels_first()} belongs to another process")
+
+
+def _claimed(name: str) -> bool:
+    """Binds a name without a file, which goes with the process, however that ends."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(name)
+    except OSError:
+        claim.close()
+        return False
+    claim.detach()
+    return True
 
 
 def _kernels_first() -> int:

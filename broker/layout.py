@@ -25,7 +25,7 @@ class TopologySettings:
     Journal and results limits are those of one partition. `replicas` is JetStream's (1 or 3), not a stage's.
     """
 
-    partitions: int = 8
+    partitions: int = 2
     replicas: int = 1
     max_request_bytes: int = 4 * MIB
     requests_per_subject: int = 1024
@@ -34,9 +34,9 @@ class TopologySettings:
     tickets_per_subject: int = 256
     tickets_max_bytes: int = 512 * MIB
     ticket_ack_wait_s: float = 15.0
-    journal_max_bytes: int = 64 * MIB
+    journal_max_bytes: int = 256 * MIB
     results_max_age_s: float = 1800.0
-    results_max_bytes: int = 512 * MIB
+    results_max_bytes: int = 2048 * MIB
     dead_max_age_s: float = 7 * 86400.0
     dead_max_bytes: int = 64 * MIB
     models_max_bytes: int = 16 * MIB

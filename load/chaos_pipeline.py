@@ -31,6 +31,9 @@ from stages.topology_settings import TopologyLimits
 STAGES = ("preprocess", "schedule", "inference", "postprocess")
 BROKER = "broker"
 EDGE = "edge"
+PARTITIONS = 8
+"""More than one a replica: owners change one by one."""
+
 GRACE_S = 5.0
 STOP_S = 20.0
 LISTEN_S = 0.6
@@ -99,7 +102,7 @@ class ChaosPipeline:
         self._supervisor: Supervisor | None = None
         try:
             self.connection = await Connection.open(BrokerOptions(self.server.url, "headrace-chaos"), 10)
-            self.topology = await initialise(self.connection, TopologyLimits().settings())
+            self.topology = await initialise(self.connection, TopologyLimits(partitions=PARTITIONS).settings())
             await self._start_stages()
             self._observer = Observer(self.connection)
             await self._observer.start(10)

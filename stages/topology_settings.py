@@ -18,7 +18,7 @@ class TopologyLimits:
 
     SECTION: ClassVar[str] = "topology"
 
-    partitions: int = setting(8, "Partitions of journals and results.", minimum=1, maximum=256)
+    partitions: int = setting(2, "Of journals and results; most postprocesses.", minimum=1, maximum=256)
     replicas: int = setting(1, "Copies that JetStream keeps of every stream: 1, in a cluster 3.", minimum=1, maximum=5)
     max_request_bytes: int = setting(4 * MIB, "Size of one request.", minimum=1024)
     requests_per_subject: int = setting(1024, "Requests that wait per tenant and model.", minimum=1)
@@ -27,9 +27,9 @@ class TopologyLimits:
     tickets_per_subject: int = setting(256, "Tickets per model and tenant, those being answered too.", minimum=1)
     tickets_max_bytes: int = setting(512 * MIB, "Size of all tickets.", minimum=MIB)
     ticket_ack_wait_s: float = setting(15.0, "A ticket that nobody keeps alive is handed out again.", minimum=2)
-    journal_max_bytes: int = setting(64 * MIB, "Size of one partition's journal.", minimum=MIB)
+    journal_max_bytes: int = setting(256 * MIB, "Size of one partition's journal.", minimum=MIB)
     results_max_age_s: float = setting(1800.0, "Results can be replayed for so long.", minimum=60)
-    results_max_bytes: int = setting(512 * MIB, "Size of one partition's results.", minimum=MIB)
+    results_max_bytes: int = setting(2048 * MIB, "Size of one partition's results.", minimum=MIB)
     dead_max_age_s: float = setting(7 * 86400.0, "Messages that nobody could answer are kept for so long.", minimum=60)
     dead_max_bytes: int = setting(64 * MIB, "Size of the messages that nobody could answer.", minimum=MIB)
     models_max_bytes: int = setting(16 * MIB, "Size of all model cards.", minimum=MIB)

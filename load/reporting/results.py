@@ -60,8 +60,8 @@ class Process(msgspec.Struct, frozen=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One arm, one workload, one repeat. Fields that are not needed here are ignored.
 
-    `waiting_kb`, of runs that fill queues on purpose (`load.memory`), by the bytes of a prompt: memory of all processes
-    for a waiting request, beyond three times these bytes.
+    `waiting_kb`, of runs that fill queues on purpose (`load.waiting`), by the bytes of a prompt: memory of all
+    processes for a waiting request, beyond three times these bytes.
     """
 
     format: Literal[1]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from stages.process.child import ChildSpec
 from stages.sections import PROCESS, load_stage_settings, present_stages, stage_settings
-from stages.settings import PREFIX, Problem, SettingsError, settings_of, variable
+from stages.settings import PREFIX, Problem, SettingsError, load_settings, settings_of, variable
+from stages.topology_settings import TopologyLimits
 
 HEALTH_PORT = f"{PREFIX}_HEALTH_PORT"
 ENGINE_STAGE = "inference"
@@ -92,6 +93,20 @@ def _override_variables(options: UpOptions, problems: list[Problem]) -> dict[str
         else:
             found[variable(stage_settings(section), field_name)] = text
     return found
+
+
+def limits(options: UpOptions, environ: Mapping[str, str]) -> TopologyLimits:
+    """Those of the streams. Where nobody says how many partitions, no postprocess stays without one.
+
+    Raises `SettingsError`.
+    """
+    chosen = {
+        name.removeprefix("topology."): text for name, text in options.overrides.items() if name.startswith("topology.")
+    }
+    if variable(TopologyLimits, "partitions") not in environ:
+        readers = options.replicas.get("postprocess", 0)
+        chosen.setdefault("partitions", str(max(TopologyLimits.partitions, readers)))
+    return load_settings(TopologyLimits, environ, chosen)
 
 
 def as_typed(problems: Iterable[Problem], options: UpOptions) -> list[Problem]:

@@ -19,7 +19,7 @@ from schemas.faults import RequestFault
 from stages.commands.broker_address import broker_options
 from stages.commands.demo import how_to_go_on, show_demo, wait_with_progress
 from stages.commands.edge_port import EdgeAddress, EdgePort
-from stages.commands.plan import UpOptions, as_typed, plan
+from stages.commands.plan import UpOptions, as_typed, limits, plan
 from stages.commands.run_folder import RunFolder
 from stages.process.child import ChildSpec, HopelessError
 from stages.process.child_output import Sink, to_folder, to_stream
@@ -238,13 +238,7 @@ class Up:
 
 
 def _load(options: UpOptions, environ: Mapping[str, str]) -> UpSettings:
-    chosen = {
-        name.removeprefix("topology."): text for name, text in options.overrides.items() if name.startswith("topology.")
-    }
-    return UpSettings(
-        process=load_settings(ProcessSettings, environ),
-        topology=load_settings(TopologyLimits, environ, chosen),
-    )
+    return UpSettings(load_settings(ProcessSettings, environ), limits(options, environ))
 
 
 def _level(options: UpOptions, settings: UpSettings) -> str:

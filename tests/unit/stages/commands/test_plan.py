@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.commands.plan import UpOptions, plan
+from stages.commands.plan import UpOptions, limits, plan
 from stages.sections import present_stages
 from stages.settings import SettingsError
 
@@ -47,6 +47,23 @@ def test_set_gives_a_stage_s_setting_to_its_processes() -> None:
     specs = plan(UpOptions(overrides={"schedule.window": "7", "process.grace_s": "3", "topology.partitions": "2"}), {})
     environ = next(spec.environ for spec in specs if spec.stage == "schedule")
     assert environ == {"HEADRACE_SCHEDULE_WINDOW": "7", "HEADRACE_GRACE_S": "3"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "overrides", "environ", "expected"),
+    [
+        ({}, {}, {}, 2),
+        ({"postprocess": 5}, {}, {}, 5),
+        ({"postprocess": 1, "schedule": 7}, {}, {}, 2),
+        ({"postprocess": 5}, {"topology.partitions": "3"}, {}, 3),
+        ({"postprocess": 5}, {}, {"HEADRACE_TOPOLOGY_PARTITIONS": "4"}, 4),
+    ],
+)
+def test_no_postprocess_stays_without_a_partition(
+    replicas: dict[str, int], overrides: dict[str, str], environ: dict[str, str], expected: int
+) -> None:
+    """Unless somebody says how many partitions there are: then that counts."""
+    assert limits(UpOptions(replicas=replicas, overrides=overrides), environ).partitions == expected
 
 
 def test_everything_wrong_is_said_at_once_and_before_anything_starts() -> None:
