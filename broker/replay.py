@@ -11,6 +11,9 @@ from schemas.codec import decode, encoding_of
 from schemas.result import Result
 
 QUIET_S = 5.0
+UNUSED_S = 0.25
+"""A stream has at most 1,000 consumers, and thousands of clients may look at the same time: what was read goes soon."""
+
 CREATE_PATIENCE_S = 2.0
 """A cluster that elects a leader does not answer at all: asked again, it may."""
 
@@ -57,7 +60,7 @@ async def _create_consumer(connection: Connection, stream: str, name: str, subje
         "deliver_subject": inbox,
         "ack_policy": "none",
         "filter_subject": subject,
-        "inactive_threshold": int(QUIET_S * 1e9),
+        "inactive_threshold": int(UNUSED_S * 1e9),
         "mem_storage": True,
         "num_replicas": 1,
     }

@@ -54,11 +54,16 @@ class Place:
 
 
 class Parking:
-    """A line for each subject of tickets. Only the first in a line tries; the others follow once it got through."""
+    """A line for each subject of tickets. Only the first in a line tries; the others follow once it got through.
 
-    def __init__(self, *, requests: int, size: int) -> None:
+    A line holds at most `requests` and `size` bytes, all lines together `total` requests: what is parked keeps its
+    slot, and those who find room need some too.
+    """
+
+    def __init__(self, *, requests: int, size: int, total: int) -> None:
         self._requests = requests
         self._size = size
+        self._total = total
         self._lines: dict[str, deque[Place]] = {}
         self.parked = 0
         """Requests in all lines."""
@@ -66,7 +71,8 @@ class Parking:
     def full(self, subject: str) -> bool:
         """Whether one more request for `subject` would have to go back at once."""
         line = self._lines.get(subject, ())
-        return len(line) >= self._requests or sum(place.size for place in line) >= self._size
+        too_many = len(line) >= self._requests or self.parked >= self._total
+        return too_many or sum(place.size for place in line) >= self._size
 
     def jammed(self, subject: str) -> bool:
         """Whether any wait for room under `subject`."""

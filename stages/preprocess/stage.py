@@ -37,6 +37,9 @@ READY_CHECK_S = 0.1
 RENEW_EVERY_S = 2.0
 SWITCH_INTERVAL_S = 0.0005
 STUCK_S = 60.0
+PARKED_SHARE = 2
+"""One in so many slots is for requests that have room."""
+
 GATHER_ACKS_S = 0.1
 """A request whose tickets are stored waits so long to be taken out of the queue, together with others. That also keeps
 a queue under load from being empty again and again: the broker would take a file away and make one for every message.
@@ -216,7 +219,9 @@ def _queue(context: StageContext, settings: PreprocessSettings) -> WorkQueue:
 
 def _parking(context: StageContext, settings: PreprocessSettings) -> Parking:
     """With a gauge of the requests in it."""
-    parking = Parking(requests=settings.parked_requests, size=settings.parked_bytes)
+    parking = Parking(
+        requests=settings.parked_requests, size=settings.parked_bytes, total=max(1, settings.slots // PARKED_SHARE)
+    )
 
     def readings() -> list[tuple[float, dict[str, str]]]:
         return [(parking.parked, {})]

@@ -67,7 +67,7 @@ class World:
             "models": self.models,
             "prepare": self.lanes.do,
             "survives": self.survives,
-            "parking": Parking(requests=2, size=1_000_000),
+            "parking": Parking(requests=2, size=1_000_000, total=1000),
             "has_room": self.has_room,
             "cancelled": self.cancelled,
             "reporter": Reporter(self.telemetry),

@@ -22,7 +22,7 @@ class World:
         self.given_back: list[tuple[int, float]] = []
         self.said: list[tuple[str, float]] = []
         self.cancelled: set[str] = set()
-        self.parking = Parking(requests=places, size=1000)
+        self.parking = Parking(requests=places, size=1000, total=1000)
         self.outside = Outside(self, self.parking, self.cancelled, 900.0, lambda: self.now)
 
     async def nak(self, delivery: Delivery, delay_s: float) -> None:

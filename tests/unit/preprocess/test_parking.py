@@ -37,14 +37,14 @@ async def settled() -> None:
 
 async def test_with_room_nobody_waits() -> None:
     """The plain case leaves no trace."""
-    parking, tickets = Parking(requests=1, size=1), Tickets(room=1)
+    parking, tickets = Parking(requests=1, size=1, total=100), Tickets(room=1)
     assert await parking.get_through("a", Place(5), lambda: tickets.publish("x"))
     assert (tickets.stored, parking.parked, tickets.tries) == (["x"], 0, 1)
 
 
 async def test_they_go_in_the_order_in_which_they_came() -> None:
     """Also one that comes later and would find room; and only the first one keeps asking the broker."""
-    parking, tickets = Parking(requests=10, size=100), Tickets()
+    parking, tickets = Parking(requests=10, size=100, total=100), Tickets()
     waiting = [enter(parking, tickets, str(n)) for n in range(5)]
     await settled()
     assert parking.parked == 5
@@ -60,7 +60,7 @@ async def test_they_go_in_the_order_in_which_they_came() -> None:
 
 async def test_one_line_holds_up_no_other() -> None:
     """Another tenant or model gets through at once."""
-    parking, full, empty = Parking(requests=10, size=100), Tickets(), Tickets(room=1)
+    parking, full, empty = Parking(requests=10, size=100, total=100), Tickets(), Tickets(room=1)
     stuck = enter(parking, full, "stuck")
     await settled()
     assert await enter(parking, empty, "free", subject="b")
@@ -70,7 +70,7 @@ async def test_one_line_holds_up_no_other() -> None:
 @pytest.mark.parametrize(("requests", "size", "each"), [(2, 100, 1), (100, 10, 5)])
 async def test_a_line_is_bounded(requests: int, size: int, each: int) -> None:
     """By count and by bytes; beyond that the request has to go back, and `full` tells before any work is done."""
-    parking, tickets = Parking(requests=requests, size=size), Tickets()
+    parking, tickets = Parking(requests=requests, size=size, total=100), Tickets()
     assert not parking.full("a")
     waiting = [enter(parking, tickets, str(n), size=each) for n in range(2)]
     await settled()
@@ -86,7 +86,7 @@ async def test_a_line_is_bounded(requests: int, size: int, each: int) -> None:
 @pytest.mark.parametrize("which", [0, 1, 2])
 async def test_one_that_is_called_off_leaves_at_once(which: int) -> None:
     """First or not; those behind move up."""
-    parking, tickets = Parking(requests=10, size=100), Tickets()
+    parking, tickets = Parking(requests=10, size=100, total=100), Tickets()
     places = [Place(1) for _ in range(3)]
     waiting = [
         asyncio.create_task(parking.get_through("a", place, lambda n=n: tickets.publish(str(n))))
@@ -102,7 +102,7 @@ async def test_one_that_is_called_off_leaves_at_once(which: int) -> None:
 
 async def test_one_that_was_called_off_before_does_not_wait() -> None:
     """It tries once, as when a stage is stopping."""
-    parking, tickets = Parking(requests=10, size=100), Tickets()
+    parking, tickets = Parking(requests=10, size=100, total=100), Tickets()
     assert not await parking.get_through("a", Place(1, called_off=True), lambda: tickets.publish("x"))
     tickets.room = 1
     assert await parking.get_through("a", Place(1, called_off=True), lambda: tickets.publish("x"))
@@ -110,7 +110,7 @@ async def test_one_that_was_called_off_before_does_not_wait() -> None:
 
 async def test_another_error_frees_the_place() -> None:
     """It is the caller's, and those behind move up."""
-    parking, tickets = Parking(requests=10, size=100), Tickets()
+    parking, tickets = Parking(requests=10, size=100, total=100), Tickets()
 
     async def fail() -> None:
         if tickets.room:
@@ -125,3 +125,18 @@ async def test_another_error_frees_the_place() -> None:
         await first
     assert await second
     assert parking.parked == 0
+
+
+async def test_all_lines_together_leave_room_for_others() -> None:
+    """However many models and tenants are jammed, they hold no more than their part; who finds room goes on."""
+    parking, jammed, empty = Parking(requests=10, size=100, total=3), Tickets(), Tickets(room=1)
+    waiting = [enter(parking, jammed, str(n), subject=str(n)) for n in range(3)]
+    await settled()
+    assert parking.full("0")
+    assert parking.full("new")
+    with pytest.raises(NoRoomError):
+        await enter(parking, jammed, "too many", subject="new")
+    assert await enter(parking, empty, "found room", subject="other")
+    jammed.room = 3
+    assert all(await asyncio.gather(*waiting))
+    assert not parking.full("0")
