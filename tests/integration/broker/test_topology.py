@@ -73,7 +73,7 @@ async def test_several_may_initialise_at_once(connection: Connection) -> None:
 
 async def test_default_limits_fit_one_machine(connection: Connection) -> None:
     """The embedded server's store holds the default limits of all streams together, KV and artifacts too."""
-    assert (await initialise(connection, TopologySettings())).partitions == 8
+    assert (await initialise(connection, TopologySettings())).partitions == 2
 
 
 async def test_a_difference_is_named_and_nothing_is_changed(connection: Connection, topology: Topology) -> None:

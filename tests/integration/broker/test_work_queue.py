@@ -139,6 +139,9 @@ async def test_what_no_handler_took_yet_is_kept_alive_too(connection: Connection
     queue = WorkQueue(connection, "REQUESTS", "preprocess", slots=4, ack_wait_s=ACK_WAIT_S)
     await queue.start()
     await publish(connection, 2)
+    async with asyncio.timeout(15):
+        while await ack_pending(connection) < 2:  # noqa: ASYNC110 - the broker tells nobody
+            await asyncio.sleep(0.02)
     async with handling(other) as waiting:
         await asyncio.sleep(1.5 * ACK_WAIT_S)
         assert waiting.got == []
