@@ -28,7 +28,10 @@ class TopologyMismatch(BrokerError):
     """The streams are not those of this program and these settings; each `Difference` says where."""
 
     def __init__(self, differences: list[Difference]) -> None:
-        super().__init__("the streams differ from what is wanted:\n" + "\n".join(f"  {d}" for d in differences))
+        super().__init__(
+            "the streams differ from what is wanted; what exists is never changed, so ask for what is there, or take"
+            " another store:\n" + "\n".join(f"  {d}" for d in differences)
+        )
         self.differences = differences
 
 

@@ -20,7 +20,7 @@ MAX_WAITING = 4096
 
 @dataclass(frozen=True)
 class TopologySettings:
-    """Limits of the streams; the defaults serve one machine (7 GiB on disk at the most). Sizes in bytes, times in s.
+    """Limits of the streams; the defaults serve one machine (5 GiB on disk at the most). Sizes in bytes, times in s.
 
     Journal and results limits are those of one partition. `replicas` is JetStream's (1 or 3), not a stage's.
     """
@@ -34,9 +34,9 @@ class TopologySettings:
     tickets_per_subject: int = 256
     tickets_max_bytes: int = 512 * MIB
     ticket_ack_wait_s: float = 15.0
-    journal_max_bytes: int = 256 * MIB
+    journal_max_bytes: int = 128 * MIB
     results_max_age_s: float = 1800.0
-    results_max_bytes: int = 2048 * MIB
+    results_max_bytes: int = 1024 * MIB
     dead_max_age_s: float = 7 * 86400.0
     dead_max_bytes: int = 64 * MIB
     models_max_bytes: int = 16 * MIB
@@ -59,6 +59,11 @@ class StreamPlan:
         """What `STREAM.CREATE` takes."""
         metadata = {**self.shape["metadata"], **self.limits.get("metadata", {})}
         return {"name": self.name, **self.shape, **self.limits, "metadata": metadata}
+
+
+def storage_bytes(settings: TopologySettings) -> int:
+    """What all streams together may take of a server's storage. It keeps that for them when they are made."""
+    return sum(plan.limits.get("max_bytes", 0) for plan in stream_plans(settings))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from broker.server_process import ServerFailed
 log = structlog.get_logger()
 
 MIB = 1024 * 1024
+MAX_FILE_STORE = 16 * 1024 * MIB
 START_PATIENCE_S = 60.0
 STOP_PATIENCE_S = 10.0
 
@@ -45,7 +46,7 @@ class EmbeddedServer:
         *,
         port: int = 0,
         max_payload: int = 8 * MIB,
-        max_file_store: int = 16 * 1024 * MIB,
+        max_file_store: int = MAX_FILE_STORE,
         max_memory_store: int = 256 * MIB,
         sync_interval: str = "2m",
         authorization: dict[str, object] | None = None,

@@ -130,6 +130,16 @@ async def count_partitions(connection: Connection, patience_s: float = 30.0) -> 
     return await _patiently(lambda: _partitions(connection), patience_s)
 
 
+async def existing_partitions(connection: Connection) -> int | None:
+    """P of the streams that are there, also of those that are not all made yet; None where there are none.
+
+    Raises `TopologyMismatch`, `Unavailable`, `ApiError`.
+    """
+    streams = await again(lambda: stream_configs(connection), SLOW_S)
+    first = streams.get(subjects.journal_stream(0))
+    return None if first is None else _partitions_in(first)
+
+
 async def ensure_schedule_consumer(connection: Connection, model: str) -> None:
     """The durable consumer that all schedulers of `model` share: made if it is missing, else verified."""
     tickets = await _stream_config(connection, subjects.TICKETS)
@@ -162,10 +172,10 @@ async def _partitions(connection: Connection) -> int:
     return _partitions_in(await _stream_config(connection, subjects.REQUESTS))
 
 
-def _partitions_in(requests: Json) -> int:
-    metadata = _metadata(requests)
+def _partitions_in(stream: Json) -> int:
+    metadata = _metadata(stream)
     if metadata.get(FORMAT_KEY) != str(FORMAT):
-        raise TopologyMismatch([Difference(subjects.REQUESTS, FORMAT_KEY, str(FORMAT), metadata.get(FORMAT_KEY))])
+        raise TopologyMismatch([Difference(stream["name"], FORMAT_KEY, str(FORMAT), metadata.get(FORMAT_KEY))])
     return int(metadata[PARTITIONS_KEY])
 
 

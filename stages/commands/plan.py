@@ -103,10 +103,15 @@ def limits(options: UpOptions, environ: Mapping[str, str]) -> TopologyLimits:
     chosen = {
         name.removeprefix("topology."): text for name, text in options.overrides.items() if name.startswith("topology.")
     }
-    if variable(TopologyLimits, "partitions") not in environ:
+    if not says_partitions(options, environ):
         readers = options.replicas.get("postprocess", 0)
-        chosen.setdefault("partitions", str(max(TopologyLimits.partitions, readers)))
+        chosen["partitions"] = str(max(TopologyLimits.partitions, readers))
     return load_settings(TopologyLimits, environ, chosen)
+
+
+def says_partitions(options: UpOptions, environ: Mapping[str, str]) -> bool:
+    """Whether somebody chose their number: otherwise that of the streams that are there is as good as any."""
+    return "topology.partitions" in options.overrides or variable(TopologyLimits, "partitions") in environ
 
 
 def as_typed(problems: Iterable[Problem], options: UpOptions) -> list[Problem]:

@@ -6,20 +6,21 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from rich.console import Console
 
 from broker.connection import BrokerError, BrokerOptions, Connection
-from broker.server import EmbeddedServer
-from broker.topology import initialise
+from broker.layout import storage_bytes
+from broker.server import MAX_FILE_STORE, EmbeddedServer
+from broker.topology import existing_partitions, initialise
 from schemas.faults import RequestFault
 from stages.commands.broker_address import broker_options
 from stages.commands.demo import how_to_go_on, show_demo, wait_with_progress
 from stages.commands.edge_port import EdgeAddress, EdgePort
-from stages.commands.plan import UpOptions, as_typed, limits, plan
+from stages.commands.plan import UpOptions, as_typed, limits, plan, says_partitions
 from stages.commands.run_folder import RunFolder
 from stages.process.child import ChildSpec, HopelessError
 from stages.process.child_output import Sink, to_folder, to_stream
@@ -126,7 +127,8 @@ class Up:
             await self._make_streams(self._options.nats_url)
             yield self._options.nats_url
             return
-        self._server = await EmbeddedServer.start(self._options.store or self._folder.store)
+        room = max(MAX_FILE_STORE, storage_bytes(self._settings.topology.settings()))
+        self._server = await EmbeddedServer.start(self._options.store or self._folder.store, max_file_store=room)
         try:
             await self._make_streams(self._server.url)
             yield self._server.url
@@ -136,7 +138,11 @@ class Up:
     async def _make_streams(self, url: str) -> None:
         connection = await Connection.open(self._options_at(url), BROKER_PATIENCE_S)
         try:
-            await initialise(connection, self._settings.topology.settings())
+            topology = self._settings.topology.settings()
+            if not says_partitions(self._options, self._environ):
+                there = await existing_partitions(connection)
+                topology = replace(topology, partitions=there or topology.partitions)
+            await initialise(connection, topology)
         finally:
             await connection.close()
 

@@ -57,7 +57,8 @@ class Parking:
     """A line for each subject of tickets. Only the first in a line tries; the others follow once it got through.
 
     A line holds at most `requests` and `size` bytes, all lines together `total` requests: what is parked keeps its
-    slot, and those who find room need some too.
+    slot, and those who find room need some too. The first in a line is let in beyond that, up to half as many again:
+    a line with nobody in it would only move when it is looked at.
     """
 
     def __init__(self, *, requests: int, size: int, total: int) -> None:
@@ -69,10 +70,15 @@ class Parking:
         """Requests in all lines."""
 
     def full(self, subject: str) -> bool:
-        """Whether one more request for `subject` would have to go back at once."""
-        line = self._lines.get(subject, ())
-        too_many = len(line) >= self._requests or self.parked >= self._total
-        return too_many or sum(place.size for place in line) >= self._size
+        """Whether one more request for `subject` would have to go back without a try: its line has no place left."""
+        return subject in self._lines and not self._has_place(subject)
+
+    def _has_place(self, subject: str) -> bool:
+        line = self._lines.get(subject)
+        if line is None:
+            return self.parked < self._total + self._total // 2
+        waiting = sum(place.size for place in line)
+        return len(line) < self._requests and waiting < self._size and self.parked < self._total
 
     def jammed(self, subject: str) -> bool:
         """Whether any wait for room under `subject`."""
@@ -91,7 +97,7 @@ class Parking:
             with contextlib.suppress(Full):
                 await publish()
                 return True
-        if self.full(subject):
+        if not self._has_place(subject):
             raise LineFullError(subject)
         line = self._lines.setdefault(subject, deque())
         line.append(place)

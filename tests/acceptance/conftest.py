@@ -37,8 +37,12 @@ def running(folder: Path, arguments: list[str], ready_s: float = READY_S) -> Gen
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """Two replicas of every stage, two simulated workers whose steps take 5 ms. Its end has to be a clean one."""
+    """Two replicas of every stage, two simulated workers whose steps take 5 ms. Its end has to be a clean one.
+
+    It has eight partitions: they move one by one when a postprocess comes or goes.
+    """
     arguments = ["--engine", "simulated", *TWO_OF_EACH, "--set", "inference.simulated_step_ms=5"]
+    arguments += ["--set", "topology.partitions=8"]
     with running(tmp_path_factory.mktemp("pair"), arguments) as pipeline:
         yield pipeline
 

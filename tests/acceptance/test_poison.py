@@ -22,7 +22,7 @@ from schemas.ticket import Ticket
 from tests.acceptance.processes import deaths, events, processes_of, stopped
 from tests.acceptance.streams import begin, begun, ended
 from tests.acceptance.waiting import until
-from tests.acceptance.wiretap import PARTITIONS, TENANT, Wiretap, listening
+from tests.acceptance.wiretap import TENANT, Wiretap, listening
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -130,7 +130,7 @@ async def everything_is_held(tap: Wiretap) -> bool:
 
 
 async def results_of(tap: Wiretap, request_id: str) -> list[Result]:
-    partition = subjects.partition_of(f"{TENANT}.{request_id}", PARTITIONS)
+    partition = subjects.partition_of(f"{TENANT}.{request_id}", tap.partitions)
     return await stored_results(tap.connection, partition, subjects.result(partition, TENANT, "*", request_id))
 
 

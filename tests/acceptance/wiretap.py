@@ -12,6 +12,7 @@ from broker.connection import BrokerOptions, Connection, Inbound
 from broker.depths import depths
 from broker.leases import owners
 from broker.replay import stored_results
+from broker.topology import count_partitions
 from schemas.codec import decode
 from schemas.control import WorkerStatus
 from schemas.grant import Grant
@@ -19,7 +20,6 @@ from schemas.journal import JournalMessage
 from schemas.result import Result
 from tests.acceptance.waiting import until
 
-PARTITIONS = 8
 TENANT = "default"
 SILENT_S = 1.2
 
@@ -33,6 +33,7 @@ class Wiretap:
     """
 
     connection: Connection
+    partitions: int = 0
     workers: dict[str, WorkerStatus] = field(default_factory=dict[str, WorkerStatus])
     heard_at: dict[str, float] = field(default_factory=dict[str, float])
     grants: Counter[str] = field(default_factory=Counter[str])
@@ -43,6 +44,7 @@ class Wiretap:
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
 
     async def start(self) -> None:
+        self.partitions = await count_partitions(self.connection)
         await self.connection.subscribe(subjects.worker("*", "*"), self._on_heartbeat)
         await self.connection.subscribe("hr.grant.*", self._on_grant)
         await self.connection.subscribe("hr.journal.*", self._on_journal)
@@ -96,7 +98,7 @@ class Wiretap:
 
     async def terminals(self, request_id: str, choice: int = 0) -> list[Result]:
         """The stored results that end a choice of a request."""
-        partition = subjects.partition_of(f"{TENANT}.{request_id}", PARTITIONS)
+        partition = subjects.partition_of(f"{TENANT}.{request_id}", self.partitions)
         subject = subjects.result(partition, TENANT, "*", request_id)
         async with self._reading:  # a hundred at once would be a load of its own
             stored = await stored_results(self.connection, partition, subject)
@@ -112,7 +114,7 @@ class Wiretap:
     async def owners(self) -> list[str]:
         """The owner of every partition, "" where it has none."""
         owned = await owners(self.connection)
-        return [owned.get(partition, "") for partition in range(PARTITIONS)]
+        return [owned.get(partition, "") for partition in range(self.partitions)]
 
     async def _on_heartbeat(self, message: Inbound) -> None:
         status = decode(WorkerStatus, message.data)

@@ -163,6 +163,19 @@ async def test_a_stage_that_died_is_started_again_and_answers(pipeline: Pipeline
     assert out.strip()
 
 
+async def test_a_store_keeps_its_number_of_partitions(environ: dict[str, str], tmp_path: Path) -> None:
+    """As many as somebody asks for find room; later `up` takes what is there, and refuses what somebody asks for else."""
+    once = ("up", "--demo", "--once", "--engine", "simulated", "--store", str(tmp_path / "store"))
+    many = ("--set", "topology.partitions=16", "--set", "topology.results_max_bytes=2147483648")
+    status, _, error = await headrace(environ, *once, *many)
+    assert status == 0, error
+    status, _, error = await headrace(environ, *once, "--set", "topology.results_max_bytes=2147483648")
+    assert status == 0, error
+    status, _, error = await headrace(environ, *once, *many, "--set", "topology.partitions=3")
+    assert status == 1
+    assert "headrace.partitions is '16', wanted '3'" in error
+
+
 async def test_a_model_that_is_not_there_ends_a_demo_with_the_reason(environ: dict[str, str], tmp_path: Path) -> None:
     """It does not try for ever, and what the worker said is on the screen."""
     missing = str(tmp_path / "no-model")

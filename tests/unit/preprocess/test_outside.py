@@ -1,15 +1,19 @@
 """Requests that wait outside: put off at the broker, called for in their order, never left behind."""
 
+import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from broker.delivery import Delivery
+from broker.publisher import Full
 from schemas.codec import encode
 from schemas.request import Request
 from stages.preprocess import outside as outside_module
 from stages.preprocess.outside import AWAY_S, LONGEST_AWAY_S, RENEW_S, Outside
-from stages.preprocess.parking import LineFullError, Parking
+from stages.preprocess.parking import LineFullError, Parking, Place
 
 SUBJECT = "hr.ticket.m.t"
 
@@ -17,12 +21,12 @@ SUBJECT = "hr.ticket.m.t"
 class World:
     """A queue that remembers what was said of which message, and a clock."""
 
-    def __init__(self, places: int = 2) -> None:
+    def __init__(self, places: int = 2, total: int = 1000) -> None:
         self.now = 1000.0
         self.given_back: list[tuple[int, float]] = []
         self.said: list[tuple[str, float]] = []
         self.cancelled: set[str] = set()
-        self.parking = Parking(requests=places, size=1000, total=1000)
+        self.parking = Parking(requests=places, size=1000, total=total)
         self.outside = Outside(self, self.parking, self.cancelled, 900.0, lambda: self.now)
 
     async def nak(self, delivery: Delivery, delay_s: float) -> None:
@@ -34,6 +38,20 @@ class World:
     async def put(self, *sequences: int, deadline_s: float = 600.0) -> None:
         for sequence in sequences:
             assert await self.outside.put(SUBJECT, "t", delivery(sequence, deadline_s=deadline_s))
+
+    @asynccontextmanager
+    async def jam(self, subject: str = SUBJECT) -> AsyncGenerator[None]:
+        """A line inside for `subject`, with one in it that finds no room."""
+
+        async def no_room() -> None:
+            raise Full(subject)
+
+        waits = asyncio.create_task(self.parking.get_through(subject, Place(1), no_room))
+        await asyncio.sleep(0)
+        assert self.parking.jammed(subject)
+        yield
+        waits.cancel()
+        await asyncio.wait([waits])
 
     def called(self) -> list[str]:
         """What was called for since this was asked last."""
@@ -83,9 +101,10 @@ async def test_a_line_that_gets_short_calls_more_than_went() -> None:
 
 async def test_a_full_line_takes_nobody_in() -> None:
     """Whoever comes to it has to wait outside."""
-    world = World(places=0)
-    with pytest.raises(LineFullError):
-        world.outside.take_turn(SUBJECT, "t", delivery(1))
+    world = World(places=1)
+    async with world.jam():
+        with pytest.raises(LineFullError):
+            world.outside.take_turn(SUBJECT, "t", delivery(1))
     World(places=1).outside.take_turn(SUBJECT, "t", delivery(1))
 
 
@@ -201,9 +220,21 @@ async def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_cannot_be_read_waits_like_any_other() -> None:
     """It is refused in its turn."""
-    world = World(places=0)
+    world = World(places=1)
     broken = Delivery(data=b"\xff", subject="", sequence=9, deliveries=1, stored_at=time.time(), ack_subject="ack.9")
-    with pytest.raises(LineFullError):
-        world.outside.take_turn(SUBJECT, "t", broken)
+    async with world.jam():
+        with pytest.raises(LineFullError):
+            world.outside.take_turn(SUBJECT, "t", broken)
     assert await world.outside.put(SUBJECT, "t", broken)
     assert world.given_back == [(9, AWAY_S)]
+
+
+async def test_a_jam_of_others_holds_up_nobody() -> None:
+    """Whatever is parked, who is not jammed himself gets to his try."""
+    world = World(places=1, total=1)
+    async with world.jam("hr.ticket.m.other"):
+        await world.outside.put("hr.ticket.m.other", "other", delivery(1))
+        world.outside.take_turn(SUBJECT, "t", delivery(2))
+        world.outside.take_turn(SUBJECT, "t", delivery(3, deliveries=2))
+        with pytest.raises(LineFullError):
+            world.outside.take_turn("hr.ticket.m.other", "other", delivery(4))

@@ -129,14 +129,19 @@ async def test_another_error_frees_the_place() -> None:
 
 async def test_all_lines_together_leave_room_for_others() -> None:
     """However many models and tenants are jammed, they hold no more than their part; who finds room goes on."""
-    parking, jammed, empty = Parking(requests=10, size=100, total=3), Tickets(), Tickets(room=1)
-    waiting = [enter(parking, jammed, str(n), subject=str(n)) for n in range(3)]
+    parking, jammed, empty = Parking(requests=10, size=100, total=2), Tickets(), Tickets(room=1)
+    waiting = [enter(parking, jammed, str(n), subject="long") for n in range(2)]
     await settled()
-    assert parking.full("0")
-    assert parking.full("new")
+    assert parking.full("long")
     with pytest.raises(NoRoomError):
-        await enter(parking, jammed, "too many", subject="new")
+        await enter(parking, jammed, "too many", subject="long")
+    assert not parking.full("other"), "it may find room"
     assert await enter(parking, empty, "found room", subject="other")
+    waiting.append(enter(parking, jammed, "first of its line", subject="another"))
+    await settled()
+    assert parking.parked == 3
+    with pytest.raises(NoRoomError):
+        await enter(parking, jammed, "not even a first", subject="yet another")
     jammed.room = 3
     assert all(await asyncio.gather(*waiting))
-    assert not parking.full("0")
+    assert not parking.full("long")
