@@ -82,9 +82,15 @@ async def test_a_cancelled_request_is_told_so(connection: Connection, topology: 
     assert [(end.key, end.fault.code) for end in await ends(connection, topology, 2)] == [("t.a", "cancelled")] * 2
 
 
-async def test_a_full_queue_holds_up_one_tenant_alone(connection: Connection, topology: Topology, start: Start) -> None:
-    """Its requests are parked, kept alive beyond the ack wait, and go on when there is room: none lost, none twice."""
-    await start(parked_requests=3)
+@pytest.mark.parametrize("settings", [{"parked_requests": 3}, {"slots": 4}], ids=["a full line", "few slots"])
+async def test_a_full_queue_holds_up_one_tenant_alone(
+    connection: Connection, topology: Topology, start: Start, settings: dict[str, int]
+) -> None:
+    """Its requests are parked, kept alive beyond the ack wait, and go on when there is room: none lost, none twice.
+
+    Also where they are more than a replica has slots.
+    """
+    await start(**settings)
     limit = topology.tickets_per_subject
     for number in range(limit + 6):
         await submit(connection, request(f"r{number}"))
