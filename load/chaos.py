@@ -4,7 +4,9 @@ Brings up a pipeline with the simulated engine, whose right answers are known, s
 replica after the other, the next when all is as it was, and prints one line of JSON. Progress goes to stderr.
 
 Exit status: 0 when every accepted request ended once, with the right answer; 1 when anything was lost, failed, wrong,
-missing, doubled or ended twice (with --storm failures do not count); 2 for a wrong command line.
+missing, doubled or ended twice (with --storm failures do not count), or when no fault was done; 2 for a wrong command
+line; 130 and 143 after Ctrl-C and SIGTERM, which leave nothing. `asked` and `done` in the line count faults: --duration
+may be over before all are done.
 
 With edges among the targets, half of the load goes over HTTP; with edges alone, all of it.
 
@@ -16,9 +18,7 @@ import argparse
 import asyncio
 import json
 import logging
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,14 @@ import structlog
 from broker.connection import BrokerError
 from load.chaos_faults import SIGNALS, TARGETS, plan_faults
 from load.chaos_findings import Findings, report
+from load.chaos_folder import ChaosFolder
 from load.chaos_pipeline import EDGE
 from load.chaos_run import ChaosOptions, run_chaos
+from load.generator.option_values import number, output_file, parsed
+from load.interruption import ends_when_asked
 
 OK, BAD, USAGE = 0, 1, 2
+DAY_S = 24 * 3600.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,14 +53,20 @@ def parser() -> argparse.ArgumentParser:
         help=f"{', '.join(SIGNALS)}; several, or with commas (a mix by the seed)",
     )
     found.add_argument("--seed", type=int, default=1, help="decides requests, faults and victims (%(default)s)")
-    found.add_argument("--faults", type=int, default=10, help="how many (%(default)s)")
-    found.add_argument("--duration", type=float, default=1800.0, help="seconds; no fault comes later (%(default)s)")
-    found.add_argument("--streams", type=int, default=32, help="requests at once (%(default)s)")
-    found.add_argument("--clients", type=int, default=4, help="connections of the load (%(default)s)")
-    found.add_argument("--replicas", type=int, default=2, help="of every stage (%(default)s)")
-    found.add_argument("--step-ms", type=float, default=25.0, help="of the simulated engine (%(default)s)")
+    found.add_argument("--faults", type=number(int, 1, 100_000), default=10, help="how many (%(default)s)")
+    found.add_argument(
+        "--duration", type=number(float, 0.1, DAY_S), default=1800.0, help="seconds; no fault comes later (%(default)s)"
+    )
+    found.add_argument("--streams", type=number(int, 1, 10_000), default=32, help="requests at once (%(default)s)")
+    found.add_argument("--clients", type=number(int, 1, 1000), default=4, help="connections of the load (%(default)s)")
+    found.add_argument(
+        "--replicas", type=number(int, 2, 64), default=2, help="of every stage, so that somebody goes on (%(default)s)"
+    )
+    found.add_argument(
+        "--step-ms", type=number(float, 0.01, 60_000), default=25.0, help="of the simulated engine (%(default)s)"
+    )
     found.add_argument("--storm", action="store_true", help="faults do not wait until all is as it was")
-    found.add_argument("--json-file", type=Path, help="the line goes there too")
+    found.add_argument("--json-file", type=parsed(_output_path), help="the line goes there too")
     found.add_argument("--folder", type=Path, help="logs and the broker's store go there and stay")
     return found
 
@@ -67,10 +77,6 @@ def options_of(arguments: argparse.Namespace, usage: argparse.ArgumentParser) ->
     signals = _chosen("--signal", arguments.signal, SIGNALS, usage)
     if signals == ["CUT"] and "broker" in targets:
         usage.error("the broker cannot be cut off from itself: choose another target, or more signals")
-    if arguments.replicas < 2:
-        usage.error("at least two replicas: a stage without any process has nobody to go on")
-    if min(arguments.faults, arguments.streams, arguments.clients, arguments.duration, arguments.step_ms) <= 0:
-        usage.error("faults, streams, clients, duration and step-ms have to be above zero")
     faults = plan_faults(arguments.seed, arguments.faults, targets, signals, arguments.replicas)
     over_http = _over_http(arguments.streams, targets)
     return ChaosOptions(
@@ -84,6 +90,10 @@ def options_of(arguments: argparse.Namespace, usage: argparse.ArgumentParser) ->
         duration_s=arguments.duration,
         storm=arguments.storm,
     )
+
+
+def _output_path(text: str) -> Path:
+    return Path(output_file(text))
 
 
 def _over_http(streams: int, targets: list[str]) -> int:
@@ -109,28 +119,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     usage = parser()
     chosen = usage.parse_args(arguments)
     options = options_of(chosen, usage)
+    if chosen.folder and chosen.folder.exists() and not chosen.folder.is_dir():
+        usage.error(f"--folder {chosen.folder}: is no folder")
     if chosen.folder and chosen.folder.exists() and any(chosen.folder.iterdir()):
         usage.error(f"--folder {chosen.folder}: is not empty; an earlier run's results would be found there")
     _quiet()
-    folder = chosen.folder or Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    said = _report(options, folder)
-    line = json.dumps(said)
-    print(line, flush=True)
-    if chosen.json_file:
-        chosen.json_file.write_text(line + "\n", encoding="utf-8")
-    if said["ok"] and not chosen.folder:
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        print(f"logs: {folder / 'logs'}", file=sys.stderr)
+    with ChaosFolder(chosen.folder) as folder, ends_when_asked("load.chaos"):
+        said = _report(options, folder.path)
+        line = json.dumps(said)
+        print(line, flush=True)
+        if chosen.json_file:
+            chosen.json_file.write_text(line + "\n", encoding="utf-8")
+        if (chosen.folder or not said["ok"]) and (place := folder.keep()):
+            print(place, file=sys.stderr)
     return OK if said["ok"] else BAD
 
 
 def _report(options: ChaosOptions, folder: Path) -> dict[str, Any]:
     try:
-        return report(_run(options, folder), options.seed, storm=options.storm)
-    except (RuntimeError, BrokerError, TimeoutError) as error:
-        return {"ok": False, "error": f"{type(error).__name__}: {error}"}
+        return report(_run(options, folder), options.seed, len(options.faults), storm=options.storm)
+    except (RuntimeError, BrokerError, TimeoutError, OSError) as error:
+        return {"ok": False, "asked": len(options.faults), "error": f"{type(error).__name__}: {error}"}
 
 
 def _run(options: ChaosOptions, folder: Path) -> Findings:

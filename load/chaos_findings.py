@@ -58,13 +58,14 @@ class Findings:
     errors: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def report(findings: Findings, seed: int, *, storm: bool) -> dict[str, Any]:
-    """All of it in plain values; `ok` is what the exit status says."""
+def report(findings: Findings, seed: int, asked: int, *, storm: bool) -> dict[str, Any]:
+    """All of it in plain values; `ok` is what the exit status says. Of the `asked` faults time allowed `done`."""
     counted = _requests(findings, seed)
     flaws, stored = _flaws(findings), _stored(findings)
     unrecovered = [f"{each.fault.name}: {each.still_missing}" for each in findings.disturbances if each.still_missing]
     bad = [counted["lost"], *flaws.values(), stored["duplicate_terminals"], stored["without_terminal"]]
     bad += [stored["pieces_wrong"], stored["tokens_missing"], stored["unread"], not findings.drained]
+    bad += [not findings.done]  # a run in which nothing happened proves nothing
     if not storm:
         bad += [sum(counted["failed"].values()), len(unrecovered)]
     return {
@@ -73,6 +74,8 @@ def report(findings: Findings, seed: int, *, storm: bool) -> dict[str, Any]:
         "storm": storm,
         "seconds": round(findings.seconds, 1),
         "tokens": findings.tokens,
+        "asked": asked,
+        "done": len(findings.done),
         "faults": _faults(findings.done),
         "requests": counted,
         **flaws,

@@ -112,9 +112,11 @@ class ChaosPipeline:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._observer.close()
-        await self.connection.close()
-        await self._end()
+        try:
+            await self._observer.close()
+            await self.connection.close()
+        finally:
+            await self._end()
 
     @property
     def url(self) -> str:

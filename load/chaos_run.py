@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -200,8 +199,5 @@ def _ends(results: list[Result]) -> int:
 async def run_chaos(options: ChaosOptions, folder: Path) -> Findings:
     """As `ChaosRun.run`, bounded in time whatever hangs."""
     bound = START_PATIENCE_S + options.duration_s + 2 * WHOLE_PATIENCE_S + DRAIN_PATIENCE_S + 300.0
-    run = asyncio.current_task()
-    assert run is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, run.cancel)  # so that what was stopped goes on
     async with asyncio.timeout(bound):
         return await ChaosRun(options, folder).run()

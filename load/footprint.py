@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from broker.free_ports import free_port
+from load.generator.option_values import number
+from load.interruption import ends_when_asked
 from load.latency import measure
 from load.pipeline import Pipeline, terminate
 
@@ -88,17 +90,18 @@ def table(found: Sequence[Footprint]) -> Table:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m load.footprint", description=__doc__)
-    parser.add_argument("--requests", type=int, default=500)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--requests", type=number(int, 1, 1_000_000), default=500)
+    parser.add_argument("--tokens", type=number(int, 1, 1_000_000), default=64)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("up", nargs="*", help="arguments of `headrace up`; else the simulated engine")
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        pipeline = Pipeline(Path(folder), chosen.up or ["--engine", "simulated"], ready_s=180)
-        try:
-            found = [footprint(pipeline, stage, chosen.requests, chosen.tokens) for stage in TARGETS_MB]
-        finally:
-            pipeline.stop()
+    up = chosen.up or ["--engine", "simulated"]
+    with (
+        ends_when_asked("load.footprint"),
+        tempfile.TemporaryDirectory() as folder,
+        Pipeline(Path(folder), up, ready_s=180) as pipeline,
+    ):
+        found = [footprint(pipeline, stage, chosen.requests, chosen.tokens) for stage in TARGETS_MB]
     if chosen.json:
         print(json.dumps([asdict(one) for one in found]))
         return

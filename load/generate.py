@@ -2,7 +2,8 @@
 
 Speaks Headrace's NATS protocol, OpenAI's HTTP API, or vLLM's engine core itself. Latencies are those of requests that
 ended in the window behind the warm-up; rates count every request by the share of it that lies in the window.
-Exit status: 0 after a run, 1 where there is no server, 2 for a wrong option.
+Exit status: 0 after a run, 1 where there is no server, 2 for a wrong option, 130 and 143 after Ctrl-C and SIGTERM,
+which cancel what still runs at the server.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from load.generator.options import Options, parse
 from load.generator.run import Run, run
 from load.generator.table import show
 from load.generator.target import Target, Unreachable
+from load.interruption import ends_when_asked
 from load.workload.chat_format import NoChatFormat
 
 
@@ -26,20 +28,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; the exit status."""
     options = parse(arguments)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with ends_when_asked("load.generate"), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             done = runner.run(run(options, target_of(options)))
     except NoChatFormat as error:
         return _failed(f"argument --tokenizer: {error}", 2)
     except (Unreachable, RuntimeError, OSError, ValueError) as error:
         return _failed(str(error), 1)
-    except KeyboardInterrupt:
-        return _failed("interrupted", 130)
-    if options.records:
-        write_records(Path(options.records), done)
     if options.json:
-        print(json.dumps(done.figures))
+        print(json.dumps(done.figures), flush=True)
     else:
         show(Console(highlight=False), done.figures)
+    try:
+        write_records(options.records, done)
+    except OSError as error:
+        return _failed(f"--records: {error}", 1)
     return 0
 
 
@@ -60,11 +62,14 @@ def target_of(options: Options) -> Target:
     return EngineTarget(options.model, dict(options.engine_option), next(iter(options.gpu_log), ""))
 
 
-def write_records(path: Path, done: Run) -> None:
-    """A JSON line a request, in the order in which they went out: times in milliseconds, `sent` in Unix seconds."""
-    with path.open("w", encoding="utf-8") as file:
-        for record in done.records:
-            file.write(json.dumps(record.row(done.unix)) + "\n")
+def write_records(path: str, done: Run) -> None:
+    """A JSON line a request, in the order in which they went out: times in milliseconds, `sent` in Unix seconds.
+
+    Nothing where `path` is empty. Raises `OSError`.
+    """
+    if path:
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in done.rows())
 
 
 def _failed(text: str, status: int) -> int:

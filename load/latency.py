@@ -7,10 +7,11 @@ waited there and was worked on. `--concurrency` sends that many at once.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from rich.table import Table
 
 from broker.chunk import Chunk
 from broker.client import Headrace
+from load.generator.option_values import number
+from load.interruption import ends_when_asked
 from load.percentiles import summary
 from load.pipeline import Pipeline
 
@@ -92,23 +95,27 @@ def table(rows: dict[str, dict[str, float]]) -> Table:
     return shown
 
 
+@contextlib.contextmanager
+def _running(url: str) -> Generator[str]:
+    """The URL of the pipeline that is named, or of one of its own."""
+    if url:
+        yield url
+        return
+    with tempfile.TemporaryDirectory() as folder, Pipeline(Path(folder), ["--engine", "simulated"]) as own:
+        yield own.url
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m load.latency", description=__doc__)
-    parser.add_argument("--requests", type=int, default=300)
-    parser.add_argument("--concurrency", type=int, default=1)
-    parser.add_argument("--tokens", type=int, default=8)
+    parser.add_argument("--requests", type=number(int, 1, 1_000_000), default=300)
+    parser.add_argument("--concurrency", type=number(int, 1, 100_000), default=1)
+    parser.add_argument("--tokens", type=number(int, 1, 1_000_000), default=8)
     parser.add_argument("--url", default="", help="a running pipeline instead of one of its own")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        own = None if chosen.url else Pipeline(Path(folder), ["--engine", "simulated"])
-        try:
-            url = own.url if own else chosen.url
-            rows = asyncio.run(measure(url, chosen.requests, chosen.concurrency, chosen.tokens)).rows()
-        finally:
-            if own:
-                own.stop()
+    with ends_when_asked("load.latency"), _running(chosen.url) as url:
+        rows = asyncio.run(measure(url, chosen.requests, chosen.concurrency, chosen.tokens)).rows()
     if chosen.json:
         print(json.dumps({"requests": chosen.requests, "concurrency": chosen.concurrency, "ms": rows}))
         return

@@ -3,6 +3,7 @@
 For benchmarks, chaos runs and acceptance tests. Everything listens on loopback, and everything started is stopped.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parent.parent
 READY_S = 60.0
@@ -22,7 +23,9 @@ class NotReady(RuntimeError):
 
 
 class Pipeline:
-    """A running `headrace up`. `url` is its broker's; everything it writes lies in `folder`.
+    """A running `headrace up`, which ends with `stop` or the `with` block. `url` is its broker's.
+
+    Everything it writes lies in `folder`. Ctrl-C in a terminal reaches the tool alone, which then stops it in order.
 
     Without an edge, unless `arguments` say `--replicas edge=1`: then it answers at `api_url`.
     """
@@ -39,9 +42,19 @@ class Pipeline:
         self._output = (folder / "up.out").open("wb")
         edge = [] if any(text.startswith("edge=") for text in arguments) else ["--replicas", "edge=0"]
         command = ["up", "--logs", str(folder / "logs"), *edge, *arguments]
-        self.process = self._start(command)
         self._beside: list[subprocess.Popen[bytes]] = []
-        self.url = self._wait_until_ready(ready_s)
+        self.process = self._start(command)
+        try:
+            self.url = self._wait_until_ready(ready_s)
+        except BaseException:  # Ctrl-C too: nobody else has this process at hand
+            self.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def output(self) -> str:
@@ -81,15 +94,22 @@ class Pipeline:
 
     def stop(self) -> int:
         """SIGTERM to everything started here; the exit status of `headrace up`."""
-        for process in self._beside:
-            terminate(process)
-        status = terminate(self.process)
-        self._output.close()
-        return status
+        with contextlib.ExitStack() as stack:  # the last one first, and all of them whatever interrupts it
+            stack.callback(self._output.close)
+            for process in (self.process, *self._beside):
+                stack.callback(terminate, process)
+        return self.process.wait()
 
     def _start(self, arguments: list[str]) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "stages.cli", *arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=self.environ, stdout=self._output, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self.environ,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def _wait_until_ready(self, ready_s: float) -> str:
         deadline = time.monotonic() + ready_s
@@ -102,11 +122,12 @@ class Pipeline:
 
 
 def terminate(process: subprocess.Popen[bytes]) -> int:
-    """SIGTERM, then SIGKILL for one that does not go within its time; the exit status."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
+    """SIGTERM, then SIGKILL for one that does not go within its time, or where the wait is broken off; the status."""
+    process.send_signal(signal.SIGTERM)
     try:
-        return process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+    finally:
+        process.kill()  # does nothing to one that has ended
+        process.wait()
+    return process.returncode

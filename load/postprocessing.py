@@ -21,6 +21,7 @@ from rich.table import Table
 from broker.connection import BrokerOptions, Connection
 from broker.server import EmbeddedServer
 from broker.topology import TopologySettings, initialise
+from load.interruption import ends_when_asked
 from load.journal_feed import Case, JournalFeed
 from load.pipeline import ROOT, terminate
 from schemas.ticket import AnswerSpec
@@ -119,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--step-ms", type=float, default=25.0, help="between two tokens of an answer")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(arguments)
-    found = asyncio.run(measure(chosen.streams, chosen.tokens, chosen.step_ms / 1000))
+    with ends_when_asked("load.postprocessing"):
+        found = asyncio.run(measure(chosen.streams, chosen.tokens, chosen.step_ms / 1000))
     if chosen.json:
         print(json.dumps([asdict(one) | {"rate": round(one.rate)} for one in found]))
         return

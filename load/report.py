@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from load.generator.option_values import number
 from load.reporting import markdown
 from load.reporting.cost import Prices
 from load.reporting.document import Options, document
-from load.reporting.results import Results, read
+from load.reporting.results import Failure, Results, Run, read
 from load.reporting.targets import TARGETS
 from load.reporting.verdicts import judge_all, tally
 
@@ -21,10 +22,11 @@ def parser() -> argparse.ArgumentParser:
     prices, defaults = Prices(), Options()
     made = argparse.ArgumentParser(prog="python -m load.report", description=__doc__)
     made.add_argument("results", nargs="+", type=Path, help="files of load.compare")
-    made.add_argument("--gpu-hour", type=float, default=prices.gpu_hour, help="dollars; %(default)s")
-    made.add_argument("--cpu-core-hour", type=float, default=prices.cpu_core_hour, help="dollars; %(default)s")
+    price, speed = number(float, 0), number(float, 1)
+    made.add_argument("--gpu-hour", type=price, default=prices.gpu_hour, help="dollars; %(default)s")
+    made.add_argument("--cpu-core-hour", type=price, default=prices.cpu_core_hour, help="dollars; %(default)s")
     made.add_argument(
-        "--gpu-tokens", type=float, nargs="+", default=defaults.speeds, help="output tokens/s of GPUs to plan cores for"
+        "--gpu-tokens", type=speed, nargs="+", default=defaults.speeds, help="output tokens/s of GPUs to plan cores for"
     )
     made.add_argument("--plots", type=Path, help="draw plots into this folder")
     made.add_argument("--format", choices=("svg", "png"), default="svg", help="of the plots; %(default)s")
@@ -46,11 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def report(chosen: argparse.Namespace) -> tuple[str, str]:
-    """The report, and one line that sums it up."""
-    results = Results(line for path in chosen.results for line in read(path))
+    """The report, and one line that sums it up. Raises `ValueError` for a file without a result."""
+    results = Results(line for path in chosen.results for line in _some(path))
     options = Options(Prices(chosen.gpu_hour, chosen.cpu_core_hour), tuple(chosen.gpu_tokens))
     text = document(results, options, _plots(results, chosen))
     return text, f"{chosen.markdown}: {len(results.all())} runs; targets: {tally(judge_all(results, TARGETS))}\n"
+
+
+def _some(path: Path) -> Sequence[tuple[str, Run | Failure]]:
+    if not (found := list(read(path))):
+        raise ValueError(f"{path}: there is no result in it")
+    return found
 
 
 def _plots(results: Results, chosen: argparse.Namespace) -> Sequence[str]:

@@ -7,6 +7,7 @@ reads the memory of all its processes before and after. KB are 1,024 bytes.
 import argparse
 import asyncio
 import shlex
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,20 +19,25 @@ from typing import Any
 import psutil
 
 from broker.client import Headrace
+from broker.connection import BrokerError
 from broker.depths import depths
 from broker.subjects import REQUESTS, TICKETS
 from load.comparison.driving import now
 from load.comparison.machine import machine, versions
 from load.comparison.results import Key, Result, ResultsFile
 from load.ending import ending
+from load.generator.option_values import number
+from load.interruption import ends_when_asked
 from load.memory import KIB_PER_MIB, read
 from load.pipeline import Pipeline
 from load.reporting.arms import NATS
+from load.reporting.metrics import ENOUGH_WAITING
 from load.reporting.results import WAITING
 from load.reporting.targets import SIMULATED
 from stages.inference.simulated_model import WORDS
 
 KIB = 1024
+MIB = 1024 * KIB
 
 PROMPT_SHARE = 3
 """So many times the bytes of its prompt are not counted: the request itself, its token ids, one copy on the way."""
@@ -40,6 +46,8 @@ HANG = 0
 """The token that makes the simulated engine hang: a zero byte, which is in no text."""
 
 SETTINGS = ("inference.slots=1", f"inference.simulated_hang={HANG}", "inference.step_limit_s=600", "process.grace_s=1")
+
+FEW = f"with fewer than {ENOUGH_WAITING:,}, what processes take once is spread over few requests"
 
 WARM_UP = 64
 STORED_S = 120.0
@@ -108,12 +116,11 @@ def measure(sizes: Sequence[int], count: int, settle_s: float) -> Result:
     begin = time.time()
     found: dict[str, float] = {}
     for size in sizes:
-        with tempfile.TemporaryDirectory(prefix="headrace-waiting-") as folder:
-            pipeline = Pipeline(Path(folder), _arguments(count))
-            try:
-                found[str(size)] = round(asyncio.run(waiting_kb(pipeline, size, count, settle_s)), 3)
-            finally:
-                pipeline.stop()
+        with (
+            tempfile.TemporaryDirectory(prefix="headrace-waiting-") as folder,
+            Pipeline(Path(folder), _arguments(count)) as pipeline,
+        ):
+            found[str(size)] = round(asyncio.run(waiting_kb(pipeline, size, count, settle_s)), 3)
     end = time.time()
     served = {"requests": 0, "requests_s": 0.0, "output_tokens_s": 0.0}
     window = {"begin": begin, "end": end, "s": end - begin}
@@ -126,11 +133,27 @@ def _arguments(count: int) -> list[str]:
     return ["--engine", "simulated", *(word for setting in settings for word in ("--set", setting))]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line. A repeat that is in the file of results already is not measured again."""
-    chosen = _parser().parse_args(arguments)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit status. A repeat that is in the file of results already is not measured again."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
     results = ResultsFile(chosen.results) if chosen.results else None
-    done = results.done() if results else set[Key]()
+    try:
+        done = results.done() if results else set[Key]()
+    except (ValueError, OSError) as error:
+        parser.error(f"argument --results: {error}")
+    if chosen.requests < ENOUGH_WAITING:
+        print(f"hint: {FEW}", file=sys.stderr)
+    try:
+        with ends_when_asked("load.waiting"):
+            _measure_missing(chosen, results, done)
+    except (RuntimeError, BrokerError, OSError) as error:
+        print(f"load.waiting: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure_missing(chosen: argparse.Namespace, results: ResultsFile | None, done: set[Key]) -> None:
     origin = {"machine": machine(), "versions": versions(), "command": _command(chosen)}
     for repeat in range(1, chosen.repeats + 1):
         key = Key(NATS, WAITING, SIMULATED, repeat)
@@ -138,10 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         at = now()
         figures = measure(chosen.sizes, chosen.requests, chosen.settle)
-        if results:
-            results.append({**asdict(key), "at": at, **origin, **figures})
         told = ", ".join(f"{size} bytes: {kb:.2f} KB" for size, kb in figures["waiting_kb"].items())
         print(f"repeat {repeat}, beyond {PROMPT_SHARE} x the prompt: {told}", flush=True)
+        if results:
+            results.append({**asdict(key), "at": at, **origin, **figures})
 
 
 def _command(chosen: argparse.Namespace) -> str:
@@ -157,12 +180,31 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--results", type=Path, metavar="FILE", help="of load.compare; a line for each repeat is appended")
-    add("--sizes", type=int, nargs="+", default=[1024, 4096, 16384], metavar="BYTES", help="of prompts (%(default)s)")
-    add("--requests", type=int, default=4000, metavar="N", help="that wait between the readings (%(default)s)")
-    add("--repeats", type=int, default=3, metavar="N", help="(%(default)s)")
-    add("--settle", type=float, default=15.0, metavar="S", help="seconds of rest before each reading (%(default)g)")
+    add(
+        "--sizes",
+        type=number(int, 1, MIB),
+        nargs="+",
+        default=[1024, 4096, 16384],
+        metavar="BYTES",
+        help="of prompts (%(default)s)",
+    )
+    add(
+        "--requests",
+        type=number(int, 1, 1_000_000),
+        default=4000,
+        metavar="N",
+        help=f"that wait between the readings (%(default)s); {FEW}",
+    )
+    add("--repeats", type=number(int, 1, 1000), default=3, metavar="N", help="(%(default)s)")
+    add(
+        "--settle",
+        type=number(float, 0, 3600),
+        default=15.0,
+        metavar="S",
+        help="seconds of rest before each reading (%(default)g)",
+    )
     return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

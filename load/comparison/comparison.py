@@ -50,7 +50,8 @@ class Comparison:
         self._timing = timing
         self._console = console
         self._logs = logs
-        self._origin: Result = {"machine": machine(), "versions": versions(), "command": command}
+        settings = {"warm_up": timing.warm_up, "duration": timing.duration, "engine_options": dict(model.options)}
+        self._origin: Result = {"machine": machine(), "versions": versions(), "command": command, **settings}
 
     def run(self, job: Job, trace: Trace | None = None) -> None:
         """Starts the arm, runs its workloads, stops it. `trace` is for those that need one."""
@@ -96,6 +97,7 @@ class Comparison:
             figures = self._failed(error)
         else:
             figures |= {"failed": wrong} if (wrong := fault(figures)) else {}
+            figures |= {"trace": trace.path.name} if trace and workload.needs_trace else {}
             figures |= {"rate": round(trace.rate, 3)} if trace and workload.needs_rate else {}
         self._record(job, workload, {**figures, "load_before": load_before})
 

@@ -1,8 +1,10 @@
 """`python -m load.comparison.peers`: the gateways that Headrace is compared with, in environments of their own."""
 
+import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -70,8 +72,10 @@ def _pip() -> dict[str, list[str]]:
     return uv.parse_pip_config(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Makes both environments; 1 where one of them could not be."""
+    about = "Installs the gateways that Headrace is compared with, each in an environment of its own, in minutes."
+    argparse.ArgumentParser(prog="python -m load.comparison.peers", description=about).parse_args(arguments)
     status = 0
     for peer in (PYTHON, RUST):
         print(f"{', '.join(peer.requirements())} …", flush=True)

@@ -1,10 +1,14 @@
 """The file of results: a JSON line for each run, appended as it ends, so that a comparison can be continued."""
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from load.reporting.results import lines
 
 FORMAT = 1
 
@@ -31,33 +35,32 @@ class ResultsFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    @contextlib.contextmanager
+    def locked(self) -> Generator[None]:
+        """For a whole run: two runs with one file would both do the same. Raises `ValueError` where another has it."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"{self._path}: another run writes to it; wait for it, or name another file") from None
+            yield
+
     def append(self, result: Result) -> None:
         """One more line. One that was cut when a comparison died makes room for it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"format": FORMAT, **result}) + "\n"
         with self._path.open("a+b") as file:
-            file.truncate(self._whole_bytes())
+            # Not the lock of `locked`: whoever has that one, another program may append (`load.waiting`).
+            fcntl.lockf(file, fcntl.LOCK_EX)
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line.encode())
 
     def latest(self) -> dict[Key, Result]:
-        """The last line of each run, failed ones too."""
-        return {Key.of(result): result for result in self._read()}
+        """The last line of each run, failed ones too. Raises `ValueError`, which names a line that is no result."""
+        return {Key.of(result): result for result, _ in lines(self._path)} if self._path.exists() else {}
 
     def done(self) -> set[Key]:
         """What need not run again. A run that failed may."""
         return {key for key, result in self.latest().items() if "failed" not in result}
-
-    def _read(self) -> Iterator[Result]:
-        """Raises `ValueError`, which names the line, where one is no result; a cut last line is none yet."""
-        text = self._path.read_bytes() if self._path.exists() else b""
-        for number, line in enumerate(text[: self._whole_bytes()].splitlines(), 1):
-            try:
-                result: Result = json.loads(line)
-                Key.of(result)
-            except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{self._path.name}, line {number} is no result: {error!r}") from error
-            yield result
-
-    def _whole_bytes(self) -> int:
-        """Up to the end of the last whole line."""
-        return self._path.read_bytes().rfind(b"\n") + 1 if self._path.exists() else 0

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 import aiohttp
 import msgspec
 
+from load.generator.connection_errors import in_words
 from load.generator.event_stream import EventStream, StreamChunk
 from load.generator.record import Record, clock
 from load.generator.target import Failed, Unreachable
@@ -62,9 +63,9 @@ class HttpTarget:
                     raise Failed(str(response.status), (await response.text())[:500])
                 await _read(response.content, record)
         except aiohttp.ClientError as error:
-            raise Failed("connection", repr(error)) from error
+            raise Failed("connection", in_words(error)) from error
         except TimeoutError as error:
-            raise Failed("timeout") from error
+            raise Failed("timeout", in_words(error)) from error
         except msgspec.MsgspecError as error:
             raise Failed("unreadable", str(error)) from error
 
@@ -80,8 +81,10 @@ class HttpTarget:
             async with self._session.get(f"{self._url}/models", timeout=aiohttp.ClientTimeout(PATIENCE_S)) as response:
                 listed: Any = await response.json()
             return [str(model["id"]) for model in cast("list[dict[str, Any]]", listed["data"])]
+        except aiohttp.ContentTypeError as error:
+            raise Unreachable(f"{self._url}/models answers with no list of models: {in_words(error)}") from error
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"no server at {self._url}: {error!r}") from error
+            raise Unreachable(f"no server at {self._url}: {in_words(error)}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise Unreachable(f"{self._url}/models answers with no list of models: {error!r}") from error
 

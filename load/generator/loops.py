@@ -86,8 +86,7 @@ class OpenLoop:
             if at >= self._until_s or not self._budget.take():
                 return
             planned.append(start + at)
-            if (wait := start + at - clock()) > 0:
-                await asyncio.sleep(wait)
+            await asyncio.sleep(max(start + at - clock(), 0))  # who is behind lets others run too, and is cancelled
             task = asyncio.create_task(self._ask(start + at))
             self._running.add(task)
             task.add_done_callback(self._running.discard)

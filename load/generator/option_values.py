@@ -2,27 +2,34 @@
 
 import argparse
 import json
+import os
 from collections.abc import Callable
+from math import inf
+from pathlib import Path
 from typing import Any, TypeVar
 
 from load.generator.summary import Objectives
 from load.workload.chats import SharedPrefix
+from load.workload.lengths import MOST_TOKENS
 
+MOST_PREFIXES = 10_000
+MOST_ZIPF = 10
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 
 
-def number(kind: Callable[[str], Number], least: float) -> Callable[[str], Number]:
-    """A reader of finite numbers from `least` on, whole ones where `kind` is `int`."""
+def number(kind: Callable[[str], Number], least: float, most: float = inf) -> Callable[[str], Number]:
+    """A reader of finite numbers from `least` to `most`, whole ones where `kind` is `int`."""
 
     def read(text: str) -> Number:
         try:
             value = kind(text)
         except ValueError:
             value = None
-        if value is None or not least <= value < float("inf"):
+        if value is None or not least <= value <= most or value == inf:
             what = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least:g} on")
+            until = "on" if most == inf else f"to {most:,.16g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least:g} {until}")
         return value
 
     return read
@@ -58,8 +65,9 @@ def shared_prefix(text: str) -> SharedPrefix:
         found = SharedPrefix(int(count), int(tokens), float(zipf))
     except ValueError:
         found = SharedPrefix(0, 0, 0)
-    if found.count < 1 or found.tokens < 1 or not 0 <= found.zipf < float("inf"):
-        raise ValueError("expected COUNT,TOKENS,ZIPF: two numbers from 1 on, and an exponent from 0 on")
+    if not (1 <= found.count <= MOST_PREFIXES and 1 <= found.tokens <= MOST_TOKENS and 0 <= found.zipf <= MOST_ZIPF):
+        numbers = f"numbers from 1 to {MOST_PREFIXES:,} and to {MOST_TOKENS:,}, an exponent from 0 to {MOST_ZIPF}"
+        raise ValueError(f"expected COUNT,TOKENS,ZIPF: {numbers}")
     return found
 
 
@@ -72,6 +80,20 @@ def objectives(text: str) -> Objectives:
             values[name] = float(value)
         except ValueError:
             values[""] = 0
-    if set(values) != {"ttft", "itl"} or any(value <= 0 for value in values.values()):
-        raise ValueError("expected ttft=MS,itl=MS")
+    if set(values) != {"ttft", "itl"} or not all(0 < value < inf for value in values.values()):
+        raise ValueError("expected ttft=MS,itl=MS, both above 0")
     return Objectives(values["ttft"], values["itl"])
+
+
+def output_file(text: str) -> str:
+    """A file that can be written once there is something to write; "" for none. Raises `ValueError`."""
+    path = Path(text)
+    if not text:
+        return ""
+    if path.is_dir():
+        raise ValueError("is a folder, a file is needed")
+    if not path.parent.is_dir():
+        raise ValueError(f"no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError("cannot be written")
+    return text

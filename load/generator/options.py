@@ -6,15 +6,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from load.generator.option_values import engine_option, number, objectives, parsed, shared_prefix
+from load.generator.option_values import (
+    engine_option,
+    number,
+    objectives,
+    output_file,
+    parsed,
+    shared_prefix,
+)
 from load.generator.summary import Objectives
 from load.workload.arrivals import Process
 from load.workload.chats import SharedPrefix
-from load.workload.lengths import FORMS, Lengths
+from load.workload.lengths import FORMS, MOST_TOKENS, Lengths
 from load.workload.traces import TraceRow, read_trace
 
 WARM_UP_S = 5.0
 DURATION_S = 20.0
+
+SCHEMES = {"nats": ("nats", "tls", "ws", "wss"), "http": ("http", "https")}
+BROKER_DEFAULTS = (
+    "else HEADRACE_NATS_URL, the `headrace up` that runs here, or nats://127.0.0.1:4222; "
+    "`headrace up` prints its URL when it is ready"
+)
+
+# More than any machine can do: a slip of the finger must not hang one.
+MOST_AT_ONCE = 100_000
+MOST_RATE = 100_000
+MOST_S = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -84,18 +102,26 @@ def _check(given: dict[str, Any], wrong: Wrong) -> None:
         wrong("--trace-speed", "a trace is played at a speed, or at the mean --rate, not both")
     if given["duration"] is not None and given["requests"]:
         wrong("--duration", "a run ends after a time or after --requests, not both")
+    _check_url(given["target"], given["url"], wrong)
     _check_files(given, wrong)
     given["concurrency"] = given["concurrency"] or 64
     given["trace_speed"] = given["trace_speed"] or 1.0
 
 
 def _check_files(given: Mapping[str, Any], wrong: Wrong) -> None:
-    """What is read or written at the end: better to know now."""
+    """What is read at the end: better to know now."""
     for log in given["gpu_log"] if given["target"] != "engine" else ():
         if not Path(log).is_file():
             wrong("--gpu-log", f"no file {log}: HEADRACE_GPU_LOG of the server names it")
-    if given["records"] and not Path(given["records"]).parent.is_dir():
-        wrong("--records", f"no folder {Path(given['records']).parent}")
+
+
+def _check_url(target: str, url: str, wrong: Wrong) -> None:
+    """A broker's URL may leave the scheme out, an HTTP server's may not."""
+    scheme, found, _ = url.partition("://")
+    schemes = SCHEMES.get(target, ())
+    if url and schemes and (scheme.lower() not in schemes if found else target == "http"):
+        said = f"the scheme {scheme}:// is not known here" if found else "has no scheme"
+        wrong("--url", f"{said}; use {', '.join(f'{each}://' for each in schemes)}")
 
 
 def _rows(given: dict[str, Any], wrong: Wrong) -> list[TraceRow]:
@@ -126,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_server(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--target", required=True, choices=("nats", "http", "engine"), help="how it is spoken to")
-    add("--url", default="", help="broker or HTTP server; else HEADRACE_NATS_URL, or port 8000 here")
+    add("--url", default="", help=f"broker ({BROKER_DEFAULTS}) or HTTP server (port 8000 here)")
     add("--model", default="", help="its name; may be left out where one is served (engine: a checkpoint folder)")
     add(
         "--engine-option",
@@ -141,16 +167,24 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
 def _add_arrivals(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--loop", choices=("open", "closed"), default="closed")
-    add("--concurrency", type=number(int, 1), help="requests at once in a closed loop (64)")
-    add("--rate", type=number(float, 1e-6), default=0.0, help="requests a second in an open loop")
+    add("--concurrency", type=number(int, 1, MOST_AT_ONCE), help="requests at once in a closed loop (64)")
+    add("--rate", type=number(float, 1e-6, MOST_RATE), default=0.0, help="requests a second in an open loop")
     add("--arrivals", choices=("poisson", "gamma", "constant", "trace"), default="poisson")
-    add("--cv", type=number(float, 0.01), default=2.0, help="coefficient of variation of gamma's gaps (2)")
+    add("--cv", type=number(float, 0.01, 100), default=2.0, help="coefficient of variation of gamma's gaps (2)")
     add("--trace", default="", metavar="FILE", help="Azure LLM 2023 as CSV, or Mooncake as JSON lines")
-    add("--trace-speed", type=number(float, 1e-6), metavar="X", help="how many times as fast (1); or say --rate")
-    add("--warm-up", type=number(float, 0), metavar="S", help="seconds before the window (5; with --requests 0)")
-    add("--duration", type=number(float, 0.1), metavar="S", help="seconds of the window (20)")
-    add("--requests", type=number(int, 1), default=0, metavar="N", help="so many in all, instead of --duration")
-    add("--drain", type=number(float, 0), default=30.0, metavar="S", help="an open loop waits so long at its end (30)")
+    add("--trace-speed", type=number(float, 1e-6, 1e6), metavar="X", help="how many times as fast (1); or say --rate")
+    add(
+        "--warm-up", type=number(float, 0, MOST_S), metavar="S", help="seconds before the window (5; with --requests 0)"
+    )
+    add("--duration", type=number(float, 0.1, MOST_S), metavar="S", help="seconds of the window (20)")
+    add("--requests", type=number(int, 1, 1e9), default=0, metavar="N", help="so many in all, instead of --duration")
+    add(
+        "--drain",
+        type=number(float, 0, MOST_S),
+        default=30.0,
+        metavar="S",
+        help="an open loop waits so long at its end (30)",
+    )
     add("--seed", type=int, default=0, help="of arrivals and lengths; texts are new ones in every run")
 
 
@@ -158,14 +192,25 @@ def _add_shapes(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--input", type=parsed(Lengths.parse), default="512", metavar="TOKENS", help=f"of a prompt: {FORMS}")
     add("--output", type=parsed(Lengths.parse), default="128", metavar="TOKENS", help="of an answer, likewise")
-    add("--context", type=number(int, 16), default=0, metavar="TOKENS", help="prompts are cut to fit, answers too")
+    add(
+        "--context",
+        type=number(int, 16, MOST_TOKENS),
+        default=0,
+        metavar="TOKENS",
+        help="prompts are cut to fit, answers too",
+    )
     add(
         "--shared-prefix",
         type=parsed(shared_prefix),
         metavar="COUNT,TOKENS,ZIPF",
         help="system prompts, before --input",
     )
-    add("--turns", type=number(int, 1), default=1, help="of a chat; each adds --input tokens and sends all before")
+    add(
+        "--turns",
+        type=number(int, 1, 10_000),
+        default=1,
+        help="of a chat; each adds --input tokens and sends all before",
+    )
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
@@ -175,4 +220,5 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add("--tokenizer", default="", metavar="FILE", help="tokenizer.json, its template beside it (the bundled model's)")
     add("--gpu-log", action="append", default=[], metavar="FILE", help="of a simulated GPU; may be repeated")
     add("--json", action="store_true", help="one JSON object on stdout")
-    add("--records", default="", metavar="FILE", help="writes a JSON line for each request")
+    help_ = "writes a JSON line for each request, those of the warm-up too: `in_window` is true for what is reported"
+    add("--records", type=parsed(output_file), default="", metavar="FILE", help=help_)

@@ -69,10 +69,11 @@ class Record:
         moments = self.moments
         return [later - earlier for earlier, later in pairwise(moments)]
 
-    def row(self, unix: float) -> dict[str, Any]:
+    def row(self, unix: float, *, in_window: bool) -> dict[str, Any]:
         """For a file: when it was sent in Unix seconds (`unix` is what to add), the rest in milliseconds."""
         return {
             "number": self.number,
+            "in_window": in_window,
             "sent": round(self.sent + unix, 6),
             "late_ms": round((self.sent - self.planned) * 1000, 3),
             "ttft_ms": round(self.ttft * 1000, 3) if self.events else None,

@@ -5,10 +5,11 @@ import contextlib
 import gc
 import math
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from load.generator.asking import Asking
 from load.generator.loops import Budget, ClosedLoop, Loop, OpenLoop
@@ -35,11 +36,17 @@ LET_GO_S = 10.0
 
 @dataclass(frozen=True)
 class Run:
-    """What a run left. `unix` is what makes Unix seconds of the records' times."""
+    """What a run left."""
 
     figures: Figures
     records: list[Record]
-    unix: float
+    window: Window
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The records for a file. `in_window`: it ended there, so that the latencies reported are of those alone."""
+        for record in self.records:
+            in_window = bool(record.ended) and self.window.holds(record.ended)
+            yield record.row(self.window.unix, in_window=in_window)
 
 
 async def run(options: Options, target: Target) -> Run:
@@ -64,7 +71,7 @@ async def run(options: Options, target: Target) -> Run:
         "wrong_text": count_wrong(records, truth) if truth else None,
         "gpu": [asdict(usage(log, window.begin + window.unix, window.end + window.unix)) for log in options.gpu_log],
     }
-    return Run(figures, records, window.unix)
+    return Run(figures, records, window)
 
 
 async def _drive(options: Options, loop: Loop, window: Window) -> None:

@@ -23,7 +23,9 @@ def show(console: Console, figures: dict[str, Any]) -> None:
 
 def _title(figures: dict[str, Any]) -> str:
     how = f"{figures['concurrency']} at once" if figures["loop"] == "closed" else f"open loop, {figures['arrivals']}"
-    return f"{figures['target']}, {figures['model']}, {how}, {figures['window']['s']:.1f} s"
+    seconds = figures["window"]["s"]
+    long = f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+    return f"{figures['target']}, {figures['model']}, {how}, {long}"
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from load.reporting import arms, tables
+from load.reporting.conditions import mixed, several
 from load.reporting.cost import Prices
 from load.reporting.processes import Kind, kinds
-from load.reporting.results import Case, Results, Run
+from load.reporting.results import Case, Results, Run, described
 from load.reporting.spread import number
 from load.reporting.targets import TARGETS
 from load.reporting.verdicts import judge_all, tally
@@ -44,14 +45,16 @@ def _origin(results: Results) -> Iterator[str]:
     runs = results.all()
     for machine in _distinct([run.machine for run in runs]):
         yield f"Machine: {machine}."
-    for versions in _distinct([run.versions for run in runs]):
+    ran = {run.arm for run in runs}
+    for versions in _distinct([arms.taking_part(run.versions, ran) for run in runs]):
         yield f"Versions: {versions}."
+    yield from several(results)
     times = sorted(_time(run.at) for run in runs if run.at)
     yield f"{len(runs)} runs" + (f", from {times[0]} to {times[-1]}." if times else ".")
     commands = dict.fromkeys(run.command if isinstance(run.command, str) else " ".join(run.command) for run in runs)
-    told = [command for command in commands if command]
-    if told:
-        yield "\n".join(["```sh", *told, "```"])
+    known = [command for command in commands if command]
+    if known:
+        yield "\n".join(["```sh", *known, "```"])
 
 
 def _time(at: str | float) -> str:
@@ -60,13 +63,20 @@ def _time(at: str | float) -> str:
 
 
 def _distinct(facts: Sequence[Mapping[str, object]]) -> list[str]:
-    told = (", ".join(f"{name} {value}" for name, value in fact.items()) for fact in facts)
-    return [text for text in dict.fromkeys(told) if text]
+    return [text for text in dict.fromkeys(described(fact) for fact in facts) if text]
 
 
 def _targets(results: Results) -> list[str]:
+    """Those of workloads that nobody ran are counted, and not shown."""
     verdicts = judge_all(results, TARGETS)
-    return [f"{tally(verdicts)}.", tables.target_table(verdicts)]
+    shown = [verdict for verdict in verdicts if results.arms(verdict.target.case)]
+    absent = dict.fromkeys(verdict.target.case.workload for verdict in verdicts if verdict not in shown)
+    left_out = f"{len(verdicts) - len(shown)} targets of workloads that were not measured: {', '.join(absent)}."
+    return [
+        f"{tally(shown)}.",
+        *([tables.target_table(shown)] if shown else []),
+        *([left_out] if absent else []),
+    ]
 
 
 def _difference(results: Results) -> list[str]:
@@ -86,7 +96,12 @@ def _any_arm(results: Results, case: Case) -> list[Run]:
 def _case(results: Results, case: Case, options: Options) -> list[str]:
     faults = [f"- {fault}" for fault in tables.faults(results, case)]
     told = ["Not everything went well:\n\n" + "\n".join(faults)] if faults else []
-    return [tables.claim_table(results, case, options.prices), tables.latency_table(results, case), *told]
+    return [
+        *mixed(results, case),
+        tables.claim_table(results, case, options.prices),
+        tables.latency_table(results, case),
+        *told,
+    ]
 
 
 def _waiting(results: Results) -> list[str]:

@@ -11,14 +11,18 @@ from load.reporting.spread import Spread
 SERVING = ("server", "broker", "engine")
 """Roles whose CPU time an arm pays for. The client is its user's."""
 
+ENOUGH_WAITING = 1000
+"""With fewer waiting requests, what processes take once is a good part of what each seems to take."""
+
 
 @dataclass(frozen=True)
 class Metric:
-    """A name, a unit and where the figure comes from: None where the run does not have it."""
+    """A name, a unit and where the figure comes from: None where the run does not have it, for want of `needs`."""
 
     name: str
     unit: str
     of: Callable[[Run], float | None]
+    needs: str = ""
 
     def by_repeat(self, runs: Mapping[Repeat, Run]) -> dict[Repeat, float]:
         """The repeats that have the figure."""
@@ -100,6 +104,10 @@ def lost(run: Run) -> int:
     return sum(run.errors.values()) + run.rejected + run.unfinished + (run.wrong_text or 0)
 
 
+def _waiting_kb(run: Run) -> float | None:
+    return max(run.waiting_kb.values(), default=None) if run.waiting >= ENOUGH_WAITING else None
+
+
 def cost(prices: Prices) -> Metric:
     """Dollars for a million output tokens, at these prices."""
 
@@ -110,6 +118,8 @@ def cost(prices: Prices) -> Metric:
     return Metric("cost per million output tokens", "$", dollars)
 
 
+REQUESTS = Metric("requests in the window", "", lambda run: float(run.requests))
+WINDOW = Metric("window", "s", lambda run: run.window.s)
 REQUESTS_S = Metric("requests/s", "", lambda run: run.requests_s)
 TOKENS_S = Metric("output tokens/s", "", lambda run: run.output_tokens_s)
 GPU_BUSY = Metric("GPU busy", "%", _busy)
@@ -134,7 +144,8 @@ GOODPUT = Metric("goodput share", "%", lambda run: 100 * run.goodput.share if ru
 WAITING = Metric(
     "memory per waiting request beyond 3 x its prompt",
     "KB",
-    lambda run: max(run.waiting_kb.values(), default=None),
+    _waiting_kb,
+    f"{ENOUGH_WAITING:,} waiting requests",
 )
 """Of the prompts of several sizes those that take the most."""
 

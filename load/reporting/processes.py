@@ -15,7 +15,7 @@ _STAGES = ("edge", "preprocess", "schedule", "inference-front", "postprocess")
 
 @dataclass(frozen=True)
 class Kind:
-    """All replicas of one kind together: CPU milliseconds for 1,000 output tokens, and the sum of their peaks in MB."""
+    """All replicas of one kind together: CPU milliseconds for 1,000 output tokens, the sum of their peaks in MiB."""
 
     name: str
     role: str

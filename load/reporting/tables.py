@@ -15,6 +15,9 @@ from load.reporting.verdicts import Verdict
 
 NOTHING = "-"
 
+_BEHIND = (m.REQUESTS, m.WINDOW)
+"""What a percentile rests on. Their medians say it: how far they lie apart is no result."""
+
 
 def claim_table(results: Results, case: Case, prices: Prices) -> str:
     """The claim's columns for every arm of one workload; beside GPU busy always what says how it was kept busy."""
@@ -27,14 +30,14 @@ def claim_table(results: Results, case: Case, prices: Prices) -> str:
         ]
         for arm in results.arms(case)
     ]
-    columns = (m.GPU_BUSY, m.DECODE, m.EVENTS, m.CPU_USE, m.TTFT_P99, m.E2E_P99, m.cost(prices))
+    columns = (m.GPU_BUSY, m.DECODE, m.EVENTS, m.CPU_USE, m.TTFT_P99, m.E2E_P99, m.cost(prices), *_BEHIND)
     return _with_metrics(results, case, head, rows, columns)
 
 
 def latency_table(results: Results, case: Case) -> str:
     """What else was measured of every arm: latency, and CPU time by who spends it."""
     rows = [[arm, str(len(results.runs(case, arm)))] for arm in results.arms(case)]
-    columns = (m.TTFT_P50, m.ITL_P50, m.ITL_P99, m.CPU_TOKENS, m.CPU_OUTSIDE, m.CPU_REQUEST, m.CPU_CLIENT)
+    columns = (m.TTFT_P50, m.ITL_P50, m.ITL_P99, m.CPU_TOKENS, m.CPU_OUTSIDE, m.CPU_REQUEST, m.CPU_CLIENT, *_BEHIND)
     return _with_metrics(results, case, ["arm", "repeats"], rows, columns)
 
 
@@ -43,7 +46,11 @@ def _with_metrics(
 ) -> str:
     """`rows` begin with their arm."""
     names = [metric.name + (f", {metric.unit}" if metric.unit else "") for metric in columns]
-    figures = [[*row, *(_spread(results, case, row[0], metric) for metric in columns)] for row in rows]
+    shown = [_median if metric in _BEHIND else _spread for metric in columns]
+    figures = [
+        [*row, *(show(results, case, row[0], metric) for show, metric in zip(shown, columns, strict=True))]
+        for row in rows
+    ]
     return table([*head, *names], figures)
 
 
@@ -67,7 +74,7 @@ def difference_table(results: Results, cases: Sequence[Case]) -> str:
 
 def target_table(verdicts: Sequence[Verdict]) -> str:
     """Every target with what became of it."""
-    head = ["workload", "arm", "what", "target", "", "measured", "reached", "against", "repeats"]
+    head = ["workload", "arm", "what", "target", "verdict", "measured", "reached", "against", "repeats"]
     rows = [
         [
             verdict.target.case.workload,
@@ -91,15 +98,15 @@ def _state(verdict: Verdict) -> str:
 
 
 def waiting_table(runs: Sequence[Run]) -> str:
-    """What a waiting request takes beside its prompt, for prompts of each size."""
-    head = ["arm", "prompt, bytes", "memory of all processes beyond 3 x the prompt, KB", "repeats"]
-    by_size: dict[tuple[str, int], list[float]] = {}
+    """What a waiting request takes beside its prompt, for prompts of each size, and how many waited."""
+    head = ["arm", "prompt, bytes", "requests", "memory of all processes beyond 3 x the prompt, KB", "repeats"]
+    by_size: dict[tuple[str, int, int], list[float]] = {}
     for run in runs:
         for size, kb in run.waiting_kb.items():
-            by_size.setdefault((run.arm, int(size)), []).append(kb)
+            by_size.setdefault((run.arm, int(size), run.waiting), []).append(kb)
     rows = [
-        [arm, f"{size:,}", spread.text(), str(len(found))]
-        for (arm, size), found in sorted(by_size.items())
+        [arm, f"{size:,}", f"{count:,}" if count else NOTHING, spread.text(), str(len(found))]
+        for (arm, size, count), found in sorted(by_size.items())
         if (spread := Spread.of(found))
     ]
     return table(head, rows)
@@ -107,7 +114,7 @@ def waiting_table(runs: Sequence[Run]) -> str:
 
 def process_table(found: Sequence[tuple[str, Sequence[Kind]]]) -> str:
     """CPU time and memory of what each arm consists of."""
-    head = ["arm", "process", "role", "CPU ms per 1,000 tokens", "peak memory, MB"]
+    head = ["arm", "process", "role", "CPU ms per 1,000 tokens", "peak memory, MiB"]
     rows = [
         [arm, kind.name, kind.role, kind.cpu_ms.text(), kind.peak_mb.text() if kind.peak_mb else NOTHING]
         for arm, kinds in found
@@ -137,6 +144,11 @@ def _needs(kind: Kind, speeds: Sequence[float]) -> list[str]:
 def _spread(results: Results, case: Case, arm: str, metric: Metric) -> str:
     found = metric.spread(results, case, arm)
     return found.text() if found else NOTHING
+
+
+def _median(results: Results, case: Case, arm: str, metric: Metric) -> str:
+    found = metric.spread(results, case, arm)
+    return number(found.median) if found else NOTHING
 
 
 def _ratio(results: Results, case: Case, arm: str, other: str) -> str:

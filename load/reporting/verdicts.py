@@ -1,13 +1,13 @@
 """Targets judged: met, missed, or not measured, with the figures."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from load.reporting import arms
 from load.reporting.metrics import Metric, lost
-from load.reporting.results import Case, Repeat, Results
+from load.reporting.results import Case, Repeat, Results, Run
 from load.reporting.rules import Rule
 from load.reporting.spread import Spread
 from load.reporting.targets import Single, Target, singly
@@ -46,6 +46,7 @@ class Verdict:
 class _Reference:
     name: str
     values: Mapping[Repeat, float]
+    among: str = ""
 
 
 def judge_all(results: Results, targets: tuple[Target, ...]) -> list[Verdict]:
@@ -62,11 +63,11 @@ def judge(results: Results, target: Single) -> Verdict:
     there = reference.values if rule.reference else dict.fromkeys(ours, 0.0)
     pairs = {repeat: (value, there[repeat]) for repeat, value in ours.items() if repeat in there}
     if not pairs:
-        return Verdict(target, State.NOT_MEASURED, against=_absent(ours, reference, target))
+        return Verdict(target, State.NOT_MEASURED, against=_absent(runs.values(), ours, reference, target))
     margins = [rule.margin(*pair) for pair in pairs.values()]
     state = State.MET if rule.holds(statistics.median(margins)) else State.MISSED
     measured = _figure([value for value, _ in pairs.values()], target.metric)
-    against = f"{reference.name}: {_figure([figure for _, figure in pairs.values()], target.metric)}"
+    against = f"{_where(reference, target)}: {_figure([figure for _, figure in pairs.values()], target.metric)}"
     return Verdict(
         target,
         state,
@@ -99,7 +100,7 @@ def _best(results: Results, case: Case, metric: Metric, rule: Rule) -> _Referenc
         return _Reference(rule.reference, {})
     best = (max if rule.more_is_better else min)(medians, key=medians.__getitem__)
     among = "" if len(medians) == len(group) else f" (best of {len(medians)} of {len(group)})"
-    return _Reference(best + among, measured[best])
+    return _Reference(best, measured[best], among)
 
 
 def _figure(values: list[float], metric: Metric) -> str:
@@ -118,10 +119,19 @@ def _reached(rule: Rule, pairs: list[tuple[float, float]], unit: str) -> str:
     return f"{statistics.median(quotients):.3f} x" if quotients else ""
 
 
-def _absent(ours: Mapping[Repeat, float], reference: _Reference, target: Single) -> str:
-    if not ours:
+def _where(reference: _Reference, target: Single) -> str:
+    """The reference with its workload; `itself at …` names one already."""
+    at = "" if reference.name.startswith(ITSELF) else f" at {target.case.workload}"
+    return reference.name + at + reference.among
+
+
+def _absent(runs: Collection[Run], ours: Mapping[Repeat, float], reference: _Reference, target: Single) -> str:
+    if not runs:
         return f"no {target.arm} at {target.case.workload}"
-    return f"no {reference.name}" if not reference.values else f"no repeat in common with {reference.name}"
+    if not ours:
+        return f"no {target.metric.needs or target.metric.name} in {target.arm} at {target.case.workload}"
+    there = _where(reference, target)
+    return f"no repeat in common with {there}, on one machine, in one window" if reference.values else f"no {there}"
 
 
 def tally(verdicts: list[Verdict]) -> str:

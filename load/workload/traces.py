@@ -8,11 +8,17 @@ import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from math import isnan, nan
 from pathlib import Path
 
 import msgspec
 
+from load.workload.lengths import MOST_TOKENS
+
 BLOCK_TOKENS = 512
+MOST_SPAN_S = 366 * 24 * 3600.0
+MOST_BACK_S = 3600.0
+"""Rows of several servers are not always in order, but never far from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,10 @@ def read_trace(path: Path) -> list[TraceRow]:
     lines = text.splitlines()
     if not lines:
         raise TraceError(f"{path} is empty")
-    found = list(_mooncake(lines) if lines[0].lstrip().startswith("{") else _azure(lines))
+    try:
+        found = list(_checked(_mooncake(lines) if lines[0].lstrip().startswith("{") else _azure(lines)))
+    except TraceError as error:
+        raise TraceError(f"{path}, {error}") from error
     if not found:
         raise TraceError(f"{path} has no requests")
     found.sort(key=lambda row: row.at)
@@ -53,17 +62,35 @@ def read_trace(path: Path) -> list[TraceRow]:
     return [TraceRow(row.at - first, max(row.input, 1), max(row.output, 1), row.blocks) for row in found]
 
 
-def _azure(lines: Iterable[str]) -> Iterator[TraceRow]:
-    for number, row in enumerate(csv.DictReader(lines), 2):
-        try:
+Numbered = Iterator[tuple[int, TraceRow]]
+
+
+def _checked(rows: Numbered) -> Iterator[TraceRow]:
+    """What no service can have seen is an error in the file, and would make a run that never ends or never begins."""
+    first = latest = nan
+    for number, row in rows:
+        first, latest = (row.at, row.at) if isnan(first) else (first, max(latest, row.at))
+        if not (0 <= row.input <= MOST_TOKENS and 0 <= row.output <= MOST_TOKENS):
+            raise TraceError(f"line {number}: lengths are from 0 to {MOST_TOKENS:,} tokens")
+        if not abs(row.at - first) <= MOST_SPAN_S:
+            raise TraceError(f"line {number}: its time is more than a year from the first one")
+        if latest - row.at > MOST_BACK_S:
+            raise TraceError(f"line {number}: its time goes back by more than an hour")
+        yield row
+
+
+def _azure(lines: Iterable[str]) -> Numbered:
+    reader = csv.DictReader(lines)
+    try:
+        for row in reader:
             at = datetime.fromisoformat(row["TIMESTAMP"]).timestamp()
-            yield TraceRow(at, int(row["ContextTokens"]), int(row["GeneratedTokens"]))
-        except (KeyError, TypeError, ValueError) as error:
-            reason = "needs the columns TIMESTAMP, ContextTokens and GeneratedTokens"
-            raise TraceError(f"line {number}: {reason} ({error!r})") from error
+            yield reader.line_num, TraceRow(at, int(row["ContextTokens"]), int(row["GeneratedTokens"]))
+    except (KeyError, TypeError, ValueError, OverflowError, csv.Error) as error:
+        reason = "needs the columns TIMESTAMP, ContextTokens and GeneratedTokens"
+        raise TraceError(f"line {reader.line_num}: {reason} ({error!r})") from error
 
 
-def _mooncake(lines: Iterable[str]) -> Iterator[TraceRow]:
+def _mooncake(lines: Iterable[str]) -> Numbered:
     decoder = msgspec.json.Decoder(_MooncakeRow)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -72,4 +99,4 @@ def _mooncake(lines: Iterable[str]) -> Iterator[TraceRow]:
             row = decoder.decode(line)
         except msgspec.MsgspecError as error:
             raise TraceError(f"line {number}: {error}") from error
-        yield TraceRow(row.timestamp / 1000, row.input_length, row.output_length, row.hash_ids)
+        yield number, TraceRow(row.timestamp / 1000, row.input_length, row.output_length, row.hash_ids)

@@ -37,6 +37,11 @@ def draw(results: Results) -> Figure | None:
     return made
 
 
+def repeated(results: Results) -> bool:
+    """Whether a band is more than a line: some arm has more than one repeat."""
+    return any(len(results.runs(case, arm)) > 1 for case in _levels(results).values() for arm in results.arms(case))
+
+
 def _levels(results: Results) -> dict[int, Case]:
     """Cases by their concurrency."""
     named = ((case, _NAME.fullmatch(case.workload)) for case in results.cases if case.profile == FAST)

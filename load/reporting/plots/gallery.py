@@ -28,9 +28,10 @@ class Plot:
 
 def plots(results: Results) -> Iterator[Plot]:
     """Every plot of a report."""
+    bands = " Bands: all repeats." if concurrency.repeated(results) else ""
     yield Plot(
         "concurrency",
-        "Throughput and GPU busy over concurrency, 512 tokens in, 128 out. Bands: all repeats.",
+        f"Throughput and GPU busy over concurrency, 512 tokens in, 128 out.{bands}",
         "two workloads of W1-C16, W1-C64, W1-C256, C1, C1024",
         concurrency.draw,
     )

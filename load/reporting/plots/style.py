@@ -53,7 +53,7 @@ class Look:
 
 
 LOOKS = {
-    LIMIT: Look(BLACK, "", "--"),
+    LIMIT: Look(BLACK, "h", "--"),
     NATS: Look(BLUE, "o", width=2.2),
     HTTP: Look(SKY, "s", width=2.2),
     "vllm-serve": Look(VERMILLION, "^"),

@@ -164,7 +164,7 @@ async def test_a_stage_that_died_is_started_again_and_answers(pipeline: Pipeline
 
 
 async def test_a_store_keeps_its_number_of_partitions(environ: dict[str, str], tmp_path: Path) -> None:
-    """As many as somebody asks for find room; later `up` takes what is there, and refuses what somebody asks for else."""
+    """As many as somebody asks for find room; later `up` takes what is there, and refuses to have others."""
     once = ("up", "--demo", "--once", "--engine", "simulated", "--store", str(tmp_path / "store"))
     many = ("--set", "topology.partitions=16", "--set", "topology.results_max_bytes=2147483648")
     status, _, error = await headrace(environ, *once, *many)

@@ -1,5 +1,6 @@
 """The command line of the chaos run, and what its report calls a failure."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from load.chaos import main, options_of, parser
 from load.chaos_check import Flaws, StoredFlaws
-from load.chaos_faults import TARGETS, plan_faults
+from load.chaos_faults import TARGETS, Fault, plan_faults
 from load.chaos_findings import Disturbance, Findings, report
 from load.chaos_load import Asked
 from load.chaos_requests import make_case
@@ -40,6 +41,9 @@ def test_targets_and_signals() -> None:
         ("--target", "broker", "--signal", "CUT"),
         ("--replicas", "1"),
         ("--faults", "0"),
+        ("--duration", "nan"),
+        ("--streams", "99999999999"),
+        ("--json-file", "/nowhere/x"),
         ("--storm", "--no-such-option"),
     ],
 )
@@ -60,8 +64,9 @@ def test_a_used_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "not empty" in capsys.readouterr().err
 
 
-def told(*asked: Asked, storm: bool = False, **more: Any) -> dict[str, Any]:
-    return report(Findings(asked=list(asked), **more), 1, storm=storm)
+def told(*asked: Asked, storm: bool = False, done: Sequence[Fault] = (FAULT,), **more: Any) -> dict[str, Any]:
+    """Of two faults that were asked for, these were done."""
+    return report(Findings(asked=list(asked), done=list(done), **more), 1, 2, storm=storm)
 
 
 def test_all_well() -> None:
@@ -70,6 +75,7 @@ def test_all_well() -> None:
     refused = replace(GOOD, accepted=False, ended=False)
     said = told(GOOD, cancelled, refused, stored={"r0": StoredFlaws(repeats=1)}, refusals={"busy": 1})
     assert said["ok"]
+    assert (said["asked"], said["done"]) == (2, 1)
     assert said["requests"]["accepted"] == said["requests"]["ended"] == 2
     assert said["requests"]["ended_as_asked"] == {"cancelled": 1}
 
@@ -88,6 +94,7 @@ def test_all_well() -> None:
         (GOOD, {"stored": {"r0": StoredFlaws(missing=1)}}),
         (GOOD, {"unread": 1}),
         (GOOD, {"drained": False}),
+        (GOOD, {"done": ()}),
     ],
 )
 def test_anything_wrong(asked: Asked, more: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ class Runs:
         self.jobs: list[Job] = []
         self.rates: list[float] = []
         self.command = ""
+        self.stop: BaseException | None = None
         self._limit = limit
 
     def made(self, results: ResultsFile, *arguments: Any, **_: Any) -> "Runs":
@@ -43,6 +44,9 @@ class Runs:
         return self
 
     def run(self, job: Job, trace: Trace | None) -> None:
+        """Ends with `stop`, if there is one, in the place of the second job."""
+        if self.jobs and self.stop:
+            raise self.stop
         self.jobs.append(job)
         self.rates.append(trace.rate if trace else -1.0)
         for workload in job.workloads:
@@ -50,7 +54,7 @@ class Runs:
             self._results.append({**named, "requests_s": self._limit, **FIGURES})
 
 
-FIGURES = {"loop": "closed", "window": {"begin": 0, "end": 1, "s": 1}, "requests": 1, "output_tokens_s": 1.0}
+FIGURES = {"loop": "closed", "window": {"begin": 0, "end": 20, "s": 20.001}, "requests": 1, "output_tokens_s": 1.0}
 
 
 def ignore(*_: object) -> None:
@@ -140,6 +144,17 @@ def test_real_engine(file: Path, runs: Runs) -> None:
         (["--real", "--arms", "engine-only"], "engine-only"),
         (["--arms", "nobody"], "nobody"),
         (["--engine-option", "max_num_seqs"], "NAME=JSON"),
+        *(
+            ([option, value], option)
+            for option, values in {
+                "--repeats": ("0", "-3", "1.5"),
+                "--duration": ("0", "-5", "nan", "inf"),
+                "--warm-up": ("-1", "nan"),
+                "--limit": ("0", "-1", "nan"),
+                "--profile": ("slow", "", "a=1", "real"),
+            }.items()
+            for value in values
+        ),
     ],
 )
 def test_refused(arguments: list[str], named: str, file: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +163,60 @@ def test_refused(arguments: list[str], named: str, file: Path, runs: Runs, capsy
         compare.main(["--results", str(file), *arguments])
     assert refused.value.code == 2
     assert runs.jobs == []
-    assert named in capsys.readouterr().err
+    assert named in capsys.readouterr().err.rpartition("error: ")[2]
+
+
+ORDER = ["--arms", "vllm-serve", "--workloads", "W3", "--repeats", "2"]
+
+
+def test_measured_otherwise(file: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file with another window is refused, before anything starts and with what differs, unless it may be mixed."""
+    assert compare.main(["--results", str(file), *ORDER[:-1], "1"]) == 0
+    with pytest.raises(SystemExit) as refused:
+        compare.main(["--results", str(file), *ORDER, "--duration", "5"])
+    assert refused.value.code == 2
+    said = capsys.readouterr().err
+    assert "duration: 20 s in the file (runs: 1), 5 s now" in said
+    assert "--mix" in said
+    assert len(runs.jobs) == 1
+    assert compare.main(["--results", str(file), *ORDER, "--duration", "5", "--mix"]) == 0
+    assert len(runs.jobs) == 2
+
+
+def test_other_commit(
+    file: Path, runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another commit is told, and the run goes on."""
+    monkeypatch.setitem(FIGURES, "versions", {"headrace": "1.0 abc"})
+    monkeypatch.setattr(compare, "versions", lambda: {"headrace": "1.0 def+"})
+    assert compare.main(["--results", str(file), *ORDER[:-1], "1"]) == 0
+    assert compare.main(["--results", str(file), *ORDER]) == 0
+    assert "commit of headrace: abc in the file (runs: 1), def+ now" in capsys.readouterr().err
+    assert len(runs.jobs) == 2
+
+
+def test_second_run(file: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs cannot share a file: the second is refused, and loses nothing of the first."""
+    with ResultsFile(file).locked(), pytest.raises(SystemExit) as refused:
+        compare.main(["--results", str(file), *ORDER])
+    assert refused.value.code == 2
+    assert "another run" in capsys.readouterr().err
+    assert runs.jobs == []
+
+
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_stopped(stop: BaseException, status: int, file: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who stops it is told how much is left, and that the same command goes on."""
+    runs.stop = stop
+    assert compare.main(["--results", str(file), *ORDER]) == status
+    assert "stopped; runs that are left: 1; the same command goes on" in capsys.readouterr().err
+
+
+def test_profiles_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help names the profiles that there are."""
+    with pytest.raises(SystemExit):
+        compare.main(["--help"])
+    assert "h100-70b" in capsys.readouterr().out.rpartition("--profile PROFILE")[2].partition("--real ")[0]
 
 
 def test_file_of_something_else(file: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,16 @@ from load.comparison.setup import Setup
 from load.comparison.workloads import WORKLOADS
 
 W1, W3 = WORKLOADS["W1-C64"], WORKLOADS["W3"]
-SOUND: Result = {"requests": 10, "requests_s": 5.0, "gpu": [{"busy": 0.5}], "itl_ms": {"p50": 6.0}, "window": {}}
+GPU = {"busy": 0.5, "steps_s": 1.0, "decode_per_step": 1.0, "prefill_per_step": 1.0}
+SOUND: Result = {
+    "loop": "closed",
+    "window": {"begin": 0, "end": 2, "s": 2},
+    "requests": 10,
+    "requests_s": 5.0,
+    "output_tokens_s": 50.0,
+    "gpu": [GPU],
+    "itl_ms": {"p50": 6.0},
+}
 
 
 class StandIn(Arm):
@@ -77,6 +86,7 @@ def test_written(comparison: Comparison, results: ResultsFile) -> None:
     assert first["at"].endswith("Z")
     assert first["machine"]["cores"]
     assert first["versions"]
+    assert (first["warm_up"], first["duration"], first["engine_options"]) == (1, 2, {})
     assert isinstance(first["load_before"], float)
     assert second["workload"] == "W3"
     assert "failed" not in second

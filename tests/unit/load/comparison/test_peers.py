@@ -56,5 +56,14 @@ def test_not_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     with pytest.raises(NotStarted, match=r"host\.example") as raised:
         RUST.install()
     assert str(raised.value).splitlines()[0] == ".venv-smg-rust could not be installed:"
-    assert peers.main() == 1
+    assert peers.main([]) == 1
     assert "host.example" in capsys.readouterr().err
+
+
+def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who asks what it does is told, and nothing is installed."""
+    monkeypatch.delattr(Peer, "install")
+    with pytest.raises(SystemExit) as ended:
+        peers.main(["--help"])
+    assert ended.value.code == 0
+    assert "Installs" in capsys.readouterr().out

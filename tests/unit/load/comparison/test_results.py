@@ -1,14 +1,26 @@
 """A comparison of hours is continued where its file ends, whatever ended it."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from load.comparison.results import Key, Result, ResultsFile
 
+FIGURES: Result = {
+    "loop": "closed",
+    "window": {"begin": 0, "end": 2, "s": 2},
+    "requests": 1,
+    "requests_s": 5.0,
+    "output_tokens_s": 50.0,
+}
+
 
 def result(arm: str = "headrace-nats", repeat: int = 1, **more: object) -> Result:
-    return {"arm": arm, "workload": "W3", "profile": "fast", "repeat": repeat, **more}
+    named = {"arm": arm, "workload": "W3", "profile": "fast", "repeat": repeat}
+    return {**named, **({} if "failed" in more else FIGURES), **more}
 
 
 @pytest.fixture
@@ -49,11 +61,38 @@ def test_cut_line(path: Path) -> None:
     assert [key.repeat for key in file.latest()] == [1, 2]
 
 
-@pytest.mark.parametrize("line", ["no JSON", "[]", '{"arm": "x"}'])
+KEY = '"workload": "W3", "profile": "fast", "repeat": 1'
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["no JSON", "[]", '{"arm": "x"}', f'{{"format": 1, "arm": "x", {KEY}}}', f'{{"arm": ["a"], {KEY}, "failed": "x"}}'],
+)
 def test_wrong_file(path: Path, line: str) -> None:
     """A file of something else is refused with the number of the line, rather than appended to."""
     ResultsFile(path).append(result())
     with path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(ValueError, match="line 2"):
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 2"):
         ResultsFile(path).latest()
+
+
+def test_one_run_at_a_time(path: Path) -> None:
+    """Who holds the file can append to it; a second run is refused, and may have it afterwards."""
+    with ResultsFile(path).locked():
+        with pytest.raises(ValueError, match="another run"), ResultsFile(path).locked():
+            pass
+        ResultsFile(path).append(result())
+    with ResultsFile(path).locked():
+        assert len(ResultsFile(path).latest()) == 1
+
+
+def test_appended_at_the_same_time(path: Path) -> None:
+    """No line is lost where several programs append to one file."""
+    program = "import json, sys; from pathlib import Path; from load.comparison.results import ResultsFile\n"
+    program += "for n in range(100): ResultsFile(Path(sys.argv[1])).append({**json.loads(sys.argv[2]), 'repeat': n})"
+    arms = ("a", "b")
+    command = [sys.executable, "-c", program, str(path)]
+    writers = [subprocess.Popen([*command, json.dumps(result(arm))]) for arm in arms]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert len(ResultsFile(path).latest()) == 200

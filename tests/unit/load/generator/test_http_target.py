@@ -1,6 +1,7 @@
 """The HTTP client reads answers as OpenAI's servers stream them, and gives a code to everything that can go wrong."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -113,6 +114,7 @@ async def test_gone(server: Server) -> None:
         with pytest.raises(Failed) as failed:
             await target.ask(CHAT, Record(0, 0.0, 2))
     assert failed.value.code == "connection"
+    assert re.search(r"connection: (connection|the server) \w", str(failed.value))
 
 
 async def entered(url: str, model: str) -> str:
@@ -131,6 +133,9 @@ async def test_model(url: str, server: Server) -> None:
 
 
 async def test_no_server() -> None:
-    """Nobody there is said at once."""
-    with pytest.raises(Unreachable, match="no server at"):
-        await entered(f"http://127.0.0.1:{unused_port()}", "m")
+    """Nobody there is said at once, in plain words."""
+    for host in ("127.0.0.1", "localhost"):
+        url = f"http://{host}:{unused_port()}"
+        with pytest.raises(Unreachable) as raised:
+            await entered(url, "m")
+        assert str(raised.value) == f"no server at {url}/v1: connection refused"

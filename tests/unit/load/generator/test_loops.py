@@ -74,6 +74,18 @@ async def test_open() -> None:
     assert (asked.most, asked.cancelled) == (5, 0)
 
 
+async def test_behind_and_let_go() -> None:
+    """A loop that is behind for ever can still be cancelled."""
+    asked = Asked(60)
+    loop = OpenLoop(asked.ask, (0.0 for _ in count()), 1.0, 0.01, Budget())
+    task = asyncio.create_task(loop.run())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    assert asked.running == 0
+
+
 async def test_drain_ends() -> None:
     """What is not answered within the drain is let go."""
     asked = Asked(60)

@@ -37,6 +37,15 @@ def test_values(tmp_path: Path) -> None:
     assert found.engine_option == [("max_num_seqs", 64), ("dtype", "float32")]
 
 
+@pytest.mark.parametrize("url", ["garbage://x", "127.0.0.1:8000"])
+def test_wrong_scheme(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What could be meant is said; a broker's URL may do without."""
+    with pytest.raises(SystemExit):
+        parse(["--target", "http", "--url", url])
+    assert "use http://, https://" in capsys.readouterr().err
+    assert options("--url 127.0.0.1:4222").url == "127.0.0.1:4222"
+
+
 @pytest.mark.parametrize(
     ("text", "option"),
     [
@@ -44,6 +53,18 @@ def test_values(tmp_path: Path) -> None:
         ("--output 0", "--output"),
         ("--concurrency 0", "--concurrency"),
         ("--concurrency 1.5", "--concurrency"),
+        ("--concurrency 99999999999", "--concurrency"),
+        ("--input 99999999999999999999", "--input"),
+        ("--output uniform:1,99999999999", "--output"),
+        ("--input lognormal:100,1e300", "--input"),
+        ("--duration 1e300", "--duration"),
+        ("--loop open --rate 1e300", "--rate"),
+        ("--loop open --rate 5 --cv 1e300", "--cv"),
+        ("--url garbage://x", "--url"),
+        ("--slo ttft=nan,itl=inf", "--slo"),
+        ("--slo ttft=inf,itl=5", "--slo"),
+        ("--shared-prefix 99999999999,200,1", "--shared-prefix"),
+        ("--records /", "--records"),
         ("--rate nan --loop open", "--rate"),
         ("--rate 5", "--rate"),
         ("--loop open", "--rate"),

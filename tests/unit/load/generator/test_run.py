@@ -1,6 +1,7 @@
 """A whole run against a target without a server."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -95,10 +96,25 @@ async def test_nothing_measured() -> None:
 async def test_records() -> None:
     """Every request can be told for itself, in Unix seconds and milliseconds."""
     finished = await done("--requests 2 --concurrency 1", StandIn())
-    row = finished.records[1].row(finished.unix)
+    _, row = finished.rows()
     assert (row["number"], row["output_tokens"], row["finish"], row["error"]) == (1, 10, "length", "")
     assert len(row["itl_ms"]) == 9
+    assert row["in_window"]
     assert row["sent"] == pytest.approx(finished.figures["window"]["begin"], abs=5)
+
+
+async def test_records_of_the_warm_up() -> None:
+    """They are written too, and marked: as many lines are in the window as requests are reported."""
+    finished = await done("--concurrency 2 --warm-up 0.1 --duration 0.1", StandIn())
+    marks = [row["in_window"] for row in finished.rows()]
+    assert marks.count(True) == finished.figures["requests"]
+    assert not marks[0]
+
+
+async def test_a_short_run() -> None:
+    """Its length is told in a unit that it has some of."""
+    finished = await done("--requests 1", StandIn())
+    assert re.search(r", \d+\.\d\s+ms", printed(finished))
 
 
 async def test_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
 """The report says what was measured, with the figures that explain it, and what went wrong."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -7,7 +9,7 @@ from load.reporting import arms
 from load.reporting.cost import Prices
 from load.reporting.document import Options, document
 from load.reporting.results import WAITING, Failure, Results
-from load.reporting.tables import claim_table, difference_table, faults, target_table
+from load.reporting.tables import claim_table, difference_table, faults, latency_table, target_table
 from load.reporting.targets import SIMULATED, TARGETS
 from load.reporting.verdicts import judge_all
 from tests.unit.load.reporting.factory import C64, comparison, failure, gpu, line, results
@@ -63,13 +65,16 @@ def test_difference_where_there_can_be_one() -> None:
 def test_waiting_requests() -> None:
     """Their memory is a table by the size of the prompt, in order; throughput that nobody wanted is not shown."""
     lines = [
-        line(workload=WAITING, profile=SIMULATED, repeat=repeat, waiting_kb={"16384": 3.0, "1024": kb})
+        line(workload=WAITING, profile=SIMULATED, repeat=repeat, waiting=4000, waiting_kb={"16384": 3.0, "1024": kb})
         for repeat, kb in enumerate((1.0, 2.0))
     ]
     text = document(results(*lines), Options(), [])
     section = text.partition("### Memory of waiting requests")[2].partition("###")[0]
     rows = [list(row.values()) for row in cells(section.strip())]
-    assert rows == [[arms.NATS, "1,024", "1.50 (1.00-2.00)", "2"], [arms.NATS, "16,384", "3.00", "2"]]
+    assert rows == [
+        [arms.NATS, "1,024", "4,000", "1.50 (1.00-2.00)", "2"],
+        [arms.NATS, "16,384", "4,000", "3.00", "2"],
+    ]
     assert "### waiting" not in text
     assert "### Memory" not in document(results(line()), Options(), [])
 
@@ -87,7 +92,7 @@ def test_target_table() -> None:
     """Every target has a row, with met, missed or not measured in it."""
     rows = cells(target_table(judge_all(results(*comparison(1)), TARGETS)))
     assert len(rows) == sum(len(target.workloads) * len(target.arms) for target in TARGETS)
-    assert {row[""] for row in rows} == {"**met**", "**missed**", "not measured"}
+    assert {row["verdict"] for row in rows} == {"**met**", "**missed**", "not measured"}
 
 
 def test_target_reached_by_losing() -> None:
@@ -95,7 +100,7 @@ def test_target_reached_by_losing() -> None:
     lines = [line(workload="W3", errors={"timeout": 7}), line(arms.LIMIT, workload="W3")]
     rows = cells(target_table(judge_all(results(*lines), TARGETS)))
     [row] = [row for row in rows if row["workload"] == "W3" and row["target"] == "`>= 0.8`" and row["arm"] == arms.NATS]
-    assert row[""] == "**met**, but 7 requests lost"
+    assert row["verdict"] == "**met**, but 7 requests lost"
 
 
 def test_sections() -> None:
@@ -127,3 +132,41 @@ def test_failures_are_told() -> None:
 def test_same_results_same_text() -> None:
     """Nothing of the moment or of chance gets into a report."""
     assert document(results(*comparison()), Options(), []) == document(results(*comparison()), Options(), [])
+
+
+def test_what_a_percentile_rests_on() -> None:
+    """Beside every p99 stand the requests and the seconds behind it: medians over the repeats."""
+    lines = [line(repeat=n, requests=count) for n, count in enumerate((900, 700, 800))]
+    for table in (claim_table(results(*lines), C64, Prices()), latency_table(results(*lines), C64)):
+        [row] = cells(table)
+        assert (row["requests in the window"], row["window, s"]) == ("800", "20.0")
+
+
+def test_targets_of_other_workloads() -> None:
+    """Targets of workloads that nobody ran are counted in a line, and are no rows of the table."""
+    text = document(results(line(), line(arms.LIMIT)), Options(), [])
+    section = text.partition("### Targets")[2].partition("###")[0]
+    rows = [row for row in section.splitlines() if row.startswith(("| W", "| C"))]
+    assert rows
+    assert all("| W1-C64 |" in row for row in rows)
+    others = sum(len(target.workloads) * len(target.arms) for target in TARGETS) - len(rows)
+    assert f"{others} targets of workloads that were not measured: W1-C16, W1-C256, W1-20s, W2," in section
+
+
+def test_several_machines_and_windows() -> None:
+    """Runs of other machines or windows are told above all tables, and at the workload that has both."""
+    other: Any = {"machine": {"cores": 4, "cpu": "made up"}, "duration": 5.0}
+    text = document(results(line(), line(arms.LIMIT, **other), line(workload="W3")), Options(), [])
+    assert "on 2 machines and in windows of 5 s (W1-C64), of 20 s (W1-C64, W3)" in text.partition("### Targets")[0]
+    sections = {part.partition(" ")[0]: part for part in text.split("### ")}
+    assert "Several machines or windows" in sections["W1-C64"]
+    assert "Several machines or windows" not in sections["W3"]
+    assert "Not all runs" not in document(results(*comparison(2)), Options(), [])
+
+
+def test_versions_of_what_ran() -> None:
+    """The gateways' versions are told where a gateway ran, and not where a file merely names them."""
+    named: Any = {"versions": {"headrace": "1", "smg": "1.13.0", "smg-rust": "0.14.0", "nats-server": "2"}}
+    assert "Versions: headrace 1." in document(results(line(arms.MONOLITH, **named)), Options(), [])
+    text = document(results(line(**named), line("smg-rust", **named)), Options(), [])
+    assert "Versions: headrace 1, smg 1.13.0, smg-rust 0.14.0, nats-server 2." in text

@@ -50,3 +50,34 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str], page: str 
         main([str(path), "--markdown", str(tmp_path / "page.md")])
     assert ended.value.code == 2
     assert ("markers" if page else "a.jsonl") in capsys.readouterr().err.replace(BEGIN, "markers")
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_empty_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
+    """A file without a result is an error that names it; the page, and its plots, stay as they are."""
+    (tmp_path / "a.jsonl").write_text(content)
+    page, plot = tmp_path / "page.md", tmp_path / "concurrency.svg"
+    page.write_text(f"{BEGIN}\nold\n{END}\n")
+    plot.write_text("old")
+    with pytest.raises(SystemExit) as ended:
+        main([str(tmp_path / "a.jsonl"), "--markdown", str(page), "--plots", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "a.jsonl: there is no result in it" in capsys.readouterr().err
+    assert page.read_text() == f"{BEGIN}\nold\n{END}\n"
+    assert plot.read_text() == "old"
+
+
+@pytest.mark.parametrize("option", ["--gpu-hour", "--cpu-core-hour", "--gpu-tokens"])
+@pytest.mark.parametrize("value", ["-5", "nan", "inf", "x"])
+def test_wrong_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
+    """Prices and speeds that cannot be are usage errors that name their option."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(write(tmp_path / "a.jsonl", [line()])), f"{option}={value}"])
+    assert ended.value.code == 2
+    assert option in capsys.readouterr().err.rpartition("error: ")[2]
+
+
+def test_speed_of_zero(tmp_path: Path) -> None:
+    """A GPU that gives no tokens needs no plan."""
+    with pytest.raises(SystemExit, match="2"):
+        main([str(write(tmp_path / "a.jsonl", [line()])), "--gpu-tokens", "0"])

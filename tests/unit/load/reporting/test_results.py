@@ -6,7 +6,7 @@ import pytest
 
 from load.reporting import arms
 from load.reporting.results import Case, Repeat, Results, read
-from tests.unit.load.reporting.factory import C64, failure, line, results, write
+from tests.unit.load.reporting.factory import C64, Line, failure, line, process, results, write
 
 
 def test_every_field(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_every_field(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [line(lateness_ms={"p50": None}, seed=0)])
     found = Results(read(path))
     [run] = found.all()
-    assert list(found.runs(C64, arms.NATS)) == [Repeat(str(path), 0)]
+    assert list(found.runs(C64, arms.NATS)) == [Repeat(str(path), 0, "cores 2, cpu made up", 20.0)]
     assert (run.arm, run.requests_s, run.window.s, run.gpu[0].busy) == (arms.NATS, 40.0, 20.0, 0.9)
     assert run.processes[0].role == "engine"
 
@@ -69,7 +69,7 @@ def test_repeats_of_files() -> None:
     """The first repeat of one file is not that of another: they were not interleaved."""
     one, other = results(line(), source="a"), results(line(), source="b")
     both = Results([("a", one.all()[0]), ("b", other.all()[0])])
-    assert set(both.runs(C64, arms.NATS)) == {Repeat("a", 0), Repeat("b", 0)}
+    assert set(both.runs(C64, arms.NATS)) == {Repeat(name, 0, "cores 2, cpu made up", 20.0) for name in ("a", "b")}
 
 
 def test_order() -> None:
@@ -78,3 +78,34 @@ def test_order() -> None:
     assert found.arms(C64) == [arms.LIMIT, "smg-rust", "zebra"]
     assert found.cases == [C64, Case("W2", "fast"), Case("W1-C64", "a=1,b=1,c=1")]
     assert not found.runs(Case("W9", "fast"), arms.NATS)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"arm": ["a"]},
+        {"at": 1e30},
+        {"machine": {"cores": "eight"}},
+        {"machine": {"cores": 0}},
+        {"waiting_kb": {"abc": 3}},
+        {"requests_s": -1.0},
+        {"requests": -1},
+        {"output_tokens_s": 1e300},
+        {"window": {"begin": 100.0, "end": 80.0, "s": -20.0}},
+        {"processes": [process("edge-0", "server", -1.0)]},
+        {"quantiles": {"ttft_ms": [-1.0] * 101}},
+        {"errors": {"timeout": -2}},
+    ],
+    ids=str,
+)
+def test_figures_that_cannot_be(tmp_path: Path, changed: Line) -> None:
+    """What no run can have measured is refused, with file and line, and gets into no table."""
+    path = write(tmp_path / "a.jsonl", [line(), line(**changed) if "arm" not in changed else line() | changed])
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: "):
+        list(read(path))
+
+
+def test_memory_below_the_prompts() -> None:
+    """Waiting requests may take less than what is not counted of their prompts."""
+    [run] = results(line(waiting_kb={"512": -0.5})).all()
+    assert run.waiting_kb == {"512": -0.5}

@@ -9,6 +9,8 @@ from load.reporting.targets import SIMULATED, TARGETS, Single, singly
 from load.reporting.verdicts import State, judge, judge_all, tally
 from tests.unit.load.reporting.factory import C64, Line, comparison, line, percentiles, results
 
+NOT_ALIKE = "no repeat in common with engine-only at W1-C64, on one machine, in one window"
+
 
 def single(rule: str, metric: m.Metric = m.REQUESTS_S, arm: str = arms.NATS, case: Case = C64) -> Single:
     """A target of one arm at one workload."""
@@ -25,7 +27,7 @@ def test_factor(rate: float, state: State) -> None:
     """`>= 0.97 x engine-only` is met at 0.97 and missed just below, with both figures told."""
     found = judge(results(*repeats(arms.NATS, rate), *repeats(arms.LIMIT, 40.0)), single(">= 0.97 x engine-only"))
     assert found.state is state
-    assert (found.reached, found.against) == (f"{rate / 40:.3f} x", "engine-only: 40.0")
+    assert (found.reached, found.against) == (f"{rate / 40:.3f} x", "engine-only at W1-C64: 40.0")
 
 
 def test_median_repeat_decides() -> None:
@@ -49,7 +51,7 @@ def test_best_peer() -> None:
     met = judge(results(*peers, line(ttft_ms=percentiles(33))), target)
     missed = judge(results(*peers, line(ttft_ms=percentiles(34))), target)
     assert (met.state, missed.state) == (State.MET, State.MISSED)
-    assert met.against == "smg-rust (best of 2 of 5): 30.0 ms"
+    assert met.against == "smg-rust at W1-C64 (best of 2 of 5): 30.0 ms"
     assert (met.reached, missed.reached) == ("+3.00 ms", "+4.00 ms")
 
 
@@ -57,7 +59,7 @@ def test_best_where_more_is_better() -> None:
     """Then it is the largest median."""
     smg = [*repeats("smg-python", 90.0, 10.0, 20.0), *repeats("smg-rust", 30.0, 30.0, 30.0)]
     found = judge(results(*smg, *repeats(arms.NATS, 31.0, 31.0, 31.0)), single("> best smg"))
-    assert (found.state, found.against) == (State.MET, "smg-rust: 30.0")
+    assert (found.state, found.against) == (State.MET, "smg-rust at W1-C64: 30.0")
 
 
 def test_number() -> None:
@@ -67,13 +69,15 @@ def test_number() -> None:
 
 
 def test_waiting() -> None:
-    """The prompts of that size decide whose requests take the most memory while they wait."""
+    """The prompts of that size decide whose requests take the most memory; of few requests nothing is concluded."""
     [target] = [each for each in singly(TARGETS) if each.metric is m.WAITING]
     good, bad = ({"512": 4.0, "4096": kb} for kb in (3.0, 4.1))
-    states = [
-        judge(results(line(workload=WAITING, profile=SIMULATED, waiting_kb=kb)), target).state for kb in (good, bad)
+    found = [
+        judge(results(line(workload=WAITING, profile=SIMULATED, waiting=count, waiting_kb=kb)), target)
+        for count, kb in ((1000, good), (1000, bad), (999, good))
     ]
-    assert states == [State.MET, State.MISSED]
+    assert [one.state for one in found] == [State.MET, State.MISSED, State.NOT_MEASURED]
+    assert found[-1].against == "no 1,000 waiting requests in headrace-nats at waiting"
     assert judge(results(line(workload=WAITING, profile=SIMULATED)), target).state is State.NOT_MEASURED
 
 
@@ -89,9 +93,20 @@ def test_itself_elsewhere() -> None:
     [
         ([], "no headrace-nats at W1-C64"),
         ([line(arms.LIMIT)], "no headrace-nats at W1-C64"),
-        ([line()], "no engine-only"),
-        ([line(), line(arms.LIMIT, repeat=1)], "no repeat in common with engine-only"),
-        ([line(), line(arms.LIMIT, profile="h100-70b")], "no engine-only"),
+        ([line()], "no engine-only at W1-C64"),
+        (
+            [line(), line(arms.LIMIT, repeat=1)],
+            NOT_ALIKE,
+        ),
+        (
+            [line(), line(arms.LIMIT, machine={"cores": 4})],
+            NOT_ALIKE,
+        ),
+        (
+            [line(duration=20.0), line(arms.LIMIT, duration=5.0)],
+            NOT_ALIKE,
+        ),
+        ([line(), line(arms.LIMIT, profile="h100-70b")], "no engine-only at W1-C64"),
     ],
 )
 def test_not_measured(lines: list[Line], reason: str) -> None:

@@ -28,7 +28,23 @@ def test_lognormal() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "0", "1.5", "-3", "inf", "uniform:3", "uniform:9,3", "lognormal:0,1", "lognormal:5,-1", "trace:1"]
+    "text",
+    [
+        "",
+        "x",
+        "0",
+        "1.5",
+        "-3",
+        "inf",
+        "uniform:3",
+        "uniform:9,3",
+        "lognormal:0,1",
+        "lognormal:5,-1",
+        "trace:1",
+        "1e20",
+        "uniform:1,1e20",
+        "lognormal:5,1e9",
+    ],
 )
 def test_refused(text: str) -> None:
     """No length that is none is taken for one."""

@@ -16,6 +16,10 @@ MOONCAKE = """{"timestamp": 3000, "input_length": 1024, "output_length": 20, "ha
 """
 
 
+def mooncake(timestamp: str, size: int = 5) -> str:
+    return f'{{"timestamp": {timestamp}, "input_length": {size}, "output_length": 5}}\n'
+
+
 def trace(folder: Path, text: str) -> list[TraceRow]:
     file = folder / "trace"
     file.write_text(text)
@@ -40,12 +44,23 @@ def test_mooncake(tmp_path: Path) -> None:
         (AZURE + "yesterday,1,1\n", "line 4"),
         ("a,b\n1,2\n", "line 2.*TIMESTAMP"),
         ('{"timestamp": 1, "input_length": 1, "output_length": 1}\n{"timestamp": "x"}\n', "line 2"),
+        (AZURE + "2023-11-16 18:15:50,-5,1\n", "line 4.*lengths"),
+        (AZURE + "2023-11-16 18:15:50,5,99999999999999999999\n", "line 4.*lengths"),
+        (AZURE + "2023-11-16 16:15:50,5,5\n", "line 4.*goes back"),
+        (MOONCAKE + mooncake("1e308"), "line 4.*a year"),
+        (MOONCAKE + mooncake("-1e308"), "line 4.*a year"),
+        (mooncake("-1e308") + mooncake("1e308"), "line 2.*a year"),
+        (MOONCAKE + mooncake("NaN"), "line 4"),
+        (MOONCAKE + mooncake("1e999"), "line 4"),
+        (mooncake("1e999"), "line 1"),
+        (MOONCAKE + mooncake("5", -1), "line 4.*lengths"),
     ],
 )
 def test_no_trace(tmp_path: Path, text: str, reason: str) -> None:
-    """The error says where and why."""
-    with pytest.raises(TraceError, match=reason):
+    """The error says in which file, where and why."""
+    with pytest.raises(TraceError, match=reason) as raised:
         trace(tmp_path, text)
+    assert str(raised.value).startswith(str(tmp_path / "trace"))
 
 
 def test_no_file(tmp_path: Path) -> None:

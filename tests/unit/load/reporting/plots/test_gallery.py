@@ -128,3 +128,15 @@ def test_case_of_other_profile() -> None:
     """Concurrency and rate are shown for one GPU profile: others are another GPU."""
     assert concurrency.draw(results(line(), line(workload="W1-C256", profile="h100-70b"))) is None
     assert Case("W1-C256", "h100-70b") in results(line(workload="W1-C256", profile="h100-70b")).cases
+
+
+def test_bands() -> None:
+    """Bands are spoken of where there is more than one repeat, and so something to see."""
+    for repeats in (1, 2):
+        concurrency_plot = next(plot for plot in plots(results(*comparison(repeats))) if plot.name == "concurrency")
+        assert ("Bands" in concurrency_plot.title) == (repeats > 1)
+
+
+def test_every_arm_is_marked() -> None:
+    """A single point can be seen, whose ever it is."""
+    assert all(style.look(arm).marker for arm in arms.ORDER)
