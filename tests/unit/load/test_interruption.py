@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,14 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 ASKED = pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
+
+
+@pytest.fixture(autouse=True)
+def not_ignored() -> Iterator[None]:
+    """Tests under `nohup` are told of a SIGHUP all the same."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @ASKED
@@ -67,6 +75,13 @@ def test_an_error_stays_one() -> None:
     with pytest.raises(RuntimeError, match="broken"), ends_when_asked("load.tool"):
         raise RuntimeError("broken")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_who_ignores_a_signal_goes_on_to() -> None:
+    """Under `nohup` a terminal that closes ends nothing."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with ends_when_asked("load.tool"):
+        os.kill(os.getpid(), signal.SIGHUP)
 
 
 def test_in_the_background_of_a_shell(tmp_path: Path) -> None:
