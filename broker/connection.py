@@ -99,6 +99,7 @@ class Connection:
         self.client = client
         self.jetstream: JetStreamContext = client.jetstream(timeout=5)
         self.closed = asyncio.Event()
+        self.losses = 0  # before a task can see that there is a connection again; `reconnects` a moment after
         self.reconnects = 0
         self._trouble = ""
         self.lost_at = 0.0
@@ -256,6 +257,7 @@ class Connection:
 
     async def _on_disconnected(self) -> None:
         self.lost_at = asyncio.get_running_loop().time()
+        self.losses += 1
         if not self._closing:
             log.warning("broker.disconnected", url=self.options.shown_url)
         self._answers.lose()

@@ -72,7 +72,7 @@ class ResultWriter:
         last, self._last = self._last, None
         try:
             await self._connection.wait_connected()
-            connected = self._connection.reconnects
+            losses = self._connection.losses
             if last is None:
                 last, results = await self._first_stored(results)
             if last is None or not results:  # each of them was acknowledged
@@ -84,7 +84,7 @@ class ResultWriter:
             log.debug("results.unproved", stream=self._stream, error=str(error))
             return False
         # A connection lost in between may have lost some and repeated others: the count alone would not show it.
-        proved = sequence == last + len(results) and connected == self._connection.reconnects
+        proved = sequence == last + len(results) and losses == self._connection.losses
         self._last = sequence if proved else None
         return proved
 

@@ -218,10 +218,10 @@ class InferenceStage:
         while True:
             with contextlib.suppress(Unavailable):
                 await self._connection.wait_connected()
-                connected = self._connection.reconnects
+                losses = self._connection.losses
                 await self._heartbeat.beat()
                 await self._connection.prove_subscriptions()
-                if connected == self._connection.reconnects:
+                if losses == self._connection.losses:
                     return
             await asyncio.sleep(LOOK_S)
 

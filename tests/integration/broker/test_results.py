@@ -172,6 +172,31 @@ async def test_a_round_waits_for_a_broker_that_is_away(
     assert ats(await stored(connection), "a") == [0, 1, 2]
 
 
+async def test_a_round_may_begin_before_the_reconnect_is_told(
+    writer: ResultWriter, connection: Connection, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+):
+    """The client library is connected a round trip before it says so: that is no loss, nothing is written again."""
+    await writer.publish_round([outgoing("a", 0)])
+    begun = asyncio.Event()
+    flush, publish = connection.client.flush, writer._burst.publish
+
+    async def flush_late(*arguments: int) -> None:
+        await begun.wait()
+        await flush(*arguments)
+
+    async def publish_meanwhile(messages: Iterable[Message]) -> None:
+        begun.set()
+        while not connection.reconnects:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await publish(messages)
+
+    monkeypatch.setattr(connection.client, "flush", flush_late)
+    monkeypatch.setattr(writer._burst, "publish", publish_meanwhile)
+    await server.restart()
+    await writer.publish_round([outgoing("a", 1), outgoing("a", 2)])
+    assert ats(await stored(connection), "a") == [0, 1, 2]
+
+
 async def test_a_cancelled_round_leaves_the_writer_usable(writer: ResultWriter, connection: Connection):
     """After a round that was cancelled the writer does not trust its count, and goes on."""
     await writer.publish_round([outgoing("a", 0)])
