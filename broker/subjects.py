@@ -64,6 +64,18 @@ def drop(worker_id: str) -> str:
     return f"hr.drop.{worker_id}"
 
 
+def kv(model: str, worker_id: str) -> str:
+    return f"hr.kv.{model}.{worker_id}"
+
+
+def kv_snapshot(worker_id: str) -> str:
+    return f"hr.kvsnapshot.{worker_id}"
+
+
+def backlog(model: str) -> str:
+    return f"hr.backlog.{model}"
+
+
 def tokenize(model: str) -> str:
     return f"hr.tokenize.{model}"
 

@@ -11,13 +11,24 @@ WorkerState = Literal["ready", "draining", "stalled"]
 Role = Literal["both", "prefill", "decode"]
 
 
+class Pace(msgspec.Struct, frozen=True, array_like=True):
+    """How long an engine's steps take (s): `base + decode · decoding sequences + prefill · prompt tokens computed`."""
+
+    base: float
+    decode: float
+    prefill: float
+
+
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
     """A worker's heartbeat on `hr.worker.<model>.<worker>`, every 0.5 s (core NATS: the next makes up for a lost one).
 
     `held` are the sequences in TICKETS of what it holds, `parked` those of them that it has not begun: they have to
     run alone (see `OpenReply.deaths`), and wait until nothing else runs. `step_tokens` is how many tokens one step
-    can process, `step_s` the duration of recent steps. `sent` counts heartbeats, so that two schedulers agree which
-    is newer.
+    can process, `step_s` the duration of recent steps, `pace` what they are made of (None: not known yet).
+    `prefill_tokens` of prompts that it took are not computed yet, `free_in_s` is when one of its sequences will have
+    ended, about (0: there is a free slot, or nothing is known). `kv_number` is that of its last `KvEvents`, -1: its
+    engine has none. `served` counts tokens, prompt and answer, by tenant since its process began, for the tenants that
+    were served last. `sent` counts heartbeats, so that two schedulers agree which is newer.
     """
 
     worker: Id
@@ -36,6 +47,11 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag
     parked: list[int] = []
     tokens_in: int = 0
     tokens_out: int = 0
+    pace: Pace | None = None
+    prefill_tokens: int = 0
+    free_in_s: float = 0.0
+    kv_number: int = -1
+    served: dict[str, int] = {}
 
 
 class DropItem(msgspec.Struct, frozen=True):

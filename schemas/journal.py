@@ -8,6 +8,7 @@ import msgspec
 from schemas.codec import Encoding
 from schemas.faults import Fault
 from schemas.names import Count, Id, Key, OptionalId, ReplySubject
+from schemas.placement import Placement
 from schemas.ticket import StageTime
 
 
@@ -67,6 +68,7 @@ class WorkerTimes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     finished: float = 0.0
     cached_tokens: int = 0
     schedule: StageTime = StageTime(0.0, 0.0)
+    placement: Placement | None = None
 
 
 class Tokens(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

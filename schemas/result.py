@@ -4,6 +4,7 @@ import msgspec
 
 from schemas.faults import Fault
 from schemas.journal import TokenLogprob
+from schemas.placement import Placement
 from schemas.ticket import StageTime
 
 
@@ -99,7 +100,8 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
 
     `ticket` and `held` are for the owner of the partition alone, so that another one can go on where it stopped:
     the first result of each attempt names its ticket, `held` are the logprobs of the last tokens, whose text is kept
-    back while it may become a stop string. `deaths` of attempts in a row left the answer at `token_to`.
+    back while it may become a stop string. `deaths` of attempts in a row left the answer at `token_to`. The first
+    piece of each attempt that has tokens says with `placement` why they come from that worker.
     """
 
     choice: int
@@ -125,6 +127,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     reasoning_from: int = 0
     tool_calls: list[ToolCallPiece] | None = None
     breaks: list[Break] | None = None
+    placement: Placement | None = None
 
     @property
     def terminal(self) -> bool:
