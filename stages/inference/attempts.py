@@ -14,6 +14,7 @@ from stages.inference.engine import Advance, EngineRequest, StepOutput
 from stages.inference.held import Held
 from stages.inference.outbox import Stream
 from stages.inference.parking import Parking
+from stages.inference.served import Served
 
 log = structlog.get_logger()
 
@@ -28,6 +29,10 @@ class EngineInbox(Protocol):
 
 class Observer(Protocol):
     """Who is told what became of the work: telemetry."""
+
+    def began(self, held: Held) -> None:
+        """Its first ids are here, and with them how much of its context was in the KV cache."""
+        ...
 
     def ended(self, held: Held, outcome: str, seconds: float) -> None:
         """It ended so long after it was taken; `outcome` is a finish, a fault's code, or why it goes on elsewhere."""
@@ -57,7 +62,10 @@ class Attempts:
         self._clock = clock
         self._held: dict[str, Held] = {}
         self._latest: dict[tuple[str, int], Held] = {}
+        self._served = Served()
         self.running = 0
+        self.prefilling = 0  # of those, the ones that brought no token yet
+        self.busy_since = 0.0
         self.tokens_in = 0
         self.tokens_out = 0
 
@@ -83,8 +91,11 @@ class Attempts:
 
     def run(self, held: Held, request: EngineRequest) -> None:
         """Gives it to the engine."""
+        if not self.running:
+            self.busy_since = self._clock()
         held.running = True
         self.running += 1
+        self.prefilling += 1
         held.counted = self._budget.take(request)
         self._engine.add(request)
 
@@ -134,6 +145,12 @@ class Attempts:
             if held := self._held.get(name):
                 self._forget(held)
 
+    def served(self) -> dict[str, int]:
+        """Tokens by tenant, of prompts and of answers, since the process began."""
+        for held in self._held.values():
+            self._count_served(held)
+        return self._served.counts()
+
     def _note_ids(self, held: Held, advance: Advance, now: float) -> None:
         ids = advance.ids
         if ids:
@@ -155,7 +172,17 @@ class Attempts:
         held.scheduled_at = advance.scheduled_at or held.taken_at
         held.cached_tokens = advance.cached_tokens
         held.outbox.started(held.name, held.times())
+        self.prefilling -= 1
         self.tokens_in += held.length - advance.cached_tokens
+        if not held.before:  # else the worker that it comes from has counted it
+            self._served.add(held.item.ticket.tenant, held.item.ticket.prompt_tokens)
+        self._observer.began(held)
+
+    def _count_served(self, held: Held) -> None:
+        """Only now and then: with each token it would cost every step."""
+        if held.produced > held.told:
+            self._served.add(held.item.ticket.tenant, held.produced - held.told)
+            held.told = held.produced
 
     def _stop(self, held: Held) -> None:
         if held.running:
@@ -166,7 +193,9 @@ class Attempts:
         """It is done: its slot and its KV cache are free again, or its place among the parked."""
         if held.running:
             self.running -= 1
+            self.prefilling -= not held.produced
             self._budget.give_back(held.name)
+        self._count_served(held)
         held.running, held.done = False, True
         self._parking.clear(held)
 

@@ -6,13 +6,14 @@ GPU would.
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from schemas.faults import Fault
 from schemas.journal import TokenLogprob
 from schemas.ticket import EngineSampling
+from stages.inference.kv_blocks import KvBlocks, KvChange
 
 
 class EngineDead(RuntimeError):
@@ -33,7 +34,8 @@ class EngineFacts:
 
     `slots` sequences run at once, `kv_tokens` is the capacity of the KV cache in blocks of `block_size`, one step
     processes up to `step_tokens`. `details` are worth a line in the log: precision, threads, seconds of start.
-    `structured`: it can hold answers to a grammar.
+    `structured`: it can hold answers to a grammar. `hash_root` is the parent of the hash of a first block; empty: what
+    its cache holds is not told, block hashes are of no use.
     """
 
     vocab_size: int
@@ -44,6 +46,7 @@ class EngineFacts:
     step_tokens: int
     details: dict[str, str] = field(default_factory=dict[str, str])
     structured: bool = False
+    hash_root: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +129,15 @@ class EngineLoad:
 
 @dataclass(slots=True)
 class StepOutput:
-    """One step. A step of a long prefill brings nothing to anybody: `advances` is empty then."""
+    """One step. A step of a long prefill brings nothing to anybody: `advances` is empty then.
+
+    `kv_changes` is what it did to the KV cache, where an engine tells that by its steps.
+    """
 
     advances: list[Advance]
     load: EngineLoad
     seconds: float
+    kv_changes: list[KvChange] = field(default_factory=list[KvChange])
 
 
 class Engine(Protocol):
@@ -154,4 +161,17 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Ends the engine and what it started; a hung one is left behind after some seconds."""
+        ...
+
+
+@runtime_checkable
+class TellsKv(Protocol):
+    """An engine that may tell what its KV cache holds."""
+
+    @property
+    def kv_blocks(self) -> KvBlocks | None:
+        """The hashes in its cache as of the last step that was taken; None before `start`, or where it does not tell.
+
+        It is there if `EngineFacts.hash_root` is, and changes on the event loop only.
+        """
         ...

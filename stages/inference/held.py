@@ -16,7 +16,8 @@ class Held:
     """`name` is unique over all attempts. Times are monotonic seconds.
 
     It runs while the engine has it, and is done once nothing more will come of it; before and between it is parked.
-    `counted` are the tokens of KV cache that are set aside for it.
+    `counted` are the tokens of KV cache that are set aside for it, `told` those of the `produced` ones that are counted
+    as served.
     """
 
     item: GrantItem
@@ -29,6 +30,7 @@ class Held:
     running: bool = False
     done: bool = False
     produced: int = 0
+    told: int = 0
     counted: int = 0
     scheduled_at: float = 0.0
     first_at: float = 0.0
@@ -45,6 +47,12 @@ class Held:
         return self.item.deaths >= ALONE_FROM
 
     @property
+    def expected_cached(self) -> int:
+        """Tokens of its context that its scheduler expected in the KV cache; 0 where that knew nothing."""
+        placement = self.item.placement
+        return max(placement.cached, 0) if placement is not None else 0
+
+    @property
     def deadline(self) -> float:
         """Unix seconds, counted from the broker's own time stamp of the ticket."""
         return self.item.stored_at + self.item.ticket.deadline_ms / 1000
@@ -56,6 +64,7 @@ class Held:
             finished=max(self.last_at - self.taken_at, 0.0),
             cached_tokens=self.cached_tokens,
             schedule=self.item.schedule,
+            placement=self.item.placement,
         )
 
     def past_deadline(self) -> Fault:

@@ -1,5 +1,6 @@
 """What the other stages have to know of a model, read from its checkpoint: files, ids that end an answer, defaults."""
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,10 @@ from stages.inference.families import reasoning_family, tool_family
 from stages.inference.hub import hub_files
 
 CONFIG = "config.json"
+
+SIMULATED_HASH_ROOT = hashlib.sha256(b"headrace").digest()
+"""The simulated engine tells no KV events; with hashes schedulers place its requests by what they sent where."""
+
 Json = Mapping[str, Any]
 
 
@@ -76,6 +81,7 @@ def model_card(
 
     The parsers are names of `schemas.families`, `none`, or `auto`: told from the files.
     """
+    root = facts.hash_root or (SIMULATED_HASH_ROOT if engine == "simulated" else b"")
     return ModelCard(
         slug=slug(name),
         name=name,
@@ -88,6 +94,8 @@ def model_card(
         reasoning_parser=_chosen(reasoning_parser, reasoning_family, files),
         tool_parser=_chosen(tool_parser, tool_family, files),
         structured=facts.structured,
+        block_size=facts.block_size if root else 0,
+        hash_root=root,
     )
 
 

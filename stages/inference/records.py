@@ -38,6 +38,8 @@ class Records:
         self.running = 0
         self.waiting = 0
         self.kv_usage = 0.0
+        text = "Choices whose scheduler expected so much of them in the KV cache, by what the engine found there"
+        self._count_prediction = telemetry.counter("prefix_predictions", text)
 
     def show_gauges(self, worker: Worker) -> None:
         """Registers the gauges that are read when metrics are exported."""
@@ -57,6 +59,16 @@ class Records:
         self.running, self.waiting, self.kv_usage = step.load.running, step.load.waiting, step.load.kv_usage
         if step.seconds:
             self.step_s += (step.seconds - self.step_s) * (RECENT if self.step_s else 1.0)
+
+    def began(self, held: Held) -> None:
+        """The engine has said how much of its context was in the KV cache: what its scheduler expected, or not."""
+        placement = held.item.placement
+        if placement is None or placement.cached < 0:
+            return
+        found, expected = held.cached_tokens, placement.cached
+        outcome = "exact" if found == expected else "more" if found > expected else "less"
+        self._count_prediction(1, {"outcome": outcome, "model": self._model})
+        log.debug("inference.prefix", request_id=held.key, outcome=outcome, expected=expected, found=found)
 
     def ended(self, held: Held, outcome: str, seconds: float) -> None:
         """One choice is over here, `seconds` after it was taken: a finish, a fault's code, or why it went elsewhere."""

@@ -1,7 +1,8 @@
 """An engine that needs no model: it takes the time that a GPU would, and its answers are hashes of what came before.
 
 Scheduling is that of a real engine in small: slots, KV blocks, a token budget per step, prefill in chunks, one
-batch out per step. A step lasts `step_s + decode_s · decoding + prefill_s · prefilled` seconds.
+batch out per step. A step lasts `step_s + decode_s · decoding + prefill_s · prefilled` seconds; blocks of earlier
+sequences need no prefill, as long as its prefix cache has them.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from schemas.journal import TokenLogprob
 from stages.inference.echo_model import echo_model
 from stages.inference.engine import Advance, EngineDead, EngineFacts, EngineLoad, EngineRequest, StepOutput
+from stages.inference.simulated_cache import BlockChain, PrefixCache
 from stages.inference.simulated_model import GrowingAnswer, simulated_model
 
 CATCH_UP_S = 0.1
@@ -49,14 +51,16 @@ class SimulatedOptions:
 
 @dataclass(slots=True)
 class Running:
-    """One sequence in the engine; `computed` counts the ids of its context whose KV exists."""
+    """One sequence in the engine; `computed` counts the ids of its context whose KV exists: at first `cached`."""
 
     request: EngineRequest
     sequence: GrowingAnswer
+    chain: BlockChain
     max_tokens: int
     min_tokens: int
     stop_ids: frozenset[int]
     length: int
+    cached: int = 0
     computed: int = 0
     produced: int = 0
     scheduled_at: float = 0.0
@@ -68,6 +72,7 @@ class SimulatedEngine:
     def __init__(self, options: SimulatedOptions) -> None:
         self._options = options
         self._model = echo_model() if options.echo else simulated_model()
+        self._cache = PrefixCache(options.kv_tokens, options.block_size)
         self._waiting: deque[Running] = deque()
         self._running: dict[str, Running] = {}
         self._wake = asyncio.Event()
@@ -93,9 +98,10 @@ class SimulatedEngine:
         if not sampling.ignore_eos:
             stops.add(self._model.eos)
         sequence = self._model.sequence(request.prompt, request.generated)
+        chain = self._cache.chain(request.context, request.cache_salt)
         length = len(request.prompt) + len(request.generated)
         self._waiting.append(
-            Running(request, sequence, sampling.max_tokens, sampling.min_tokens, frozenset(stops), length)
+            Running(request, sequence, chain, sampling.max_tokens, sampling.min_tokens, frozenset(stops), length)
         )
         self._wake.set()
 
@@ -134,11 +140,12 @@ class SimulatedEngine:
             free -= self._blocks(first.length + 1)
             self._poisoned = self._poisoned or self._options.poison in first.request.prompt
             first.scheduled_at = now
+            first.cached = first.computed = self._cache.cached_tokens(first.chain, first.length)
             self._running[first.request.id] = self._waiting.popleft()
 
     async def _break_down(self) -> None:
         """What a prompt that has just come in does to the engine, where a fault is wanted."""
-        fresh = [one.request.prompt for one in self._running.values() if not one.computed]
+        fresh = [one.request.prompt for one in self._running.values() if one.computed == one.cached]
         if any(self._options.hang in prompt for prompt in fresh):
             await asyncio.Event().wait()
         if any(self._options.death in prompt for prompt in fresh):
@@ -157,6 +164,7 @@ class SimulatedEngine:
                 prefilled += chunk
                 if chunk == missing:
                     decoding.append(one)
+                    self._cache.store(one.chain, one.length)
         return prefilled, decoding
 
     async def _spend(self, prefilled: int, decoding: int) -> None:
@@ -175,15 +183,20 @@ class SimulatedEngine:
         may_stop = one.produced >= one.min_tokens and not sampling.ignore_eos
         chance = self._options.eos_probability if may_stop else 0.0
         chosen, logprob = one.sequence.advance(chance, sampling.logprobs)
+        one.chain.push(chosen)
         one.produced += 1
         one.length += 1
         one.computed = one.length
         finish = self._finish(one, chosen)
         if finish:
             del self._running[one.request.id]
+            self._cache.store(one.chain, one.length - 1)  # nobody computed the KV of the last one
         logprobs: list[TokenLogprob] | None = None if logprob is None else [logprob]
         stop_id = chosen if finish == "stop" else None
-        return Advance(one.request.id, [chosen], logprobs, finish, stop_id, scheduled_at=one.scheduled_at)
+        cached = one.cached if one.produced == 1 else 0
+        return Advance(
+            one.request.id, [chosen], logprobs, finish, stop_id, cached_tokens=cached, scheduled_at=one.scheduled_at
+        )
 
     def _finish(self, one: Running, chosen: int) -> str:
         if chosen in one.stop_ids and one.produced > one.min_tokens:

@@ -18,9 +18,10 @@ from schemas.codec import decode, encode
 from schemas.control import Cancel, Drop, WorkerStatus
 from schemas.grant import Grant
 from stages.inference.choose_engine import ServedModel, served_model
-from stages.inference.engine import EngineDead, EngineFacts, EngineMisconfigured
+from stages.inference.engine import EngineDead, EngineFacts, EngineMisconfigured, TellsKv
 from stages.inference.heartbeat import Heartbeat
 from stages.inference.journal_sender import JournalSender
+from stages.inference.kv_feed import KvFeed
 from stages.inference.model_card import artifacts, model_card
 from stages.inference.records import Records
 from stages.inference.settings import InferenceSettings
@@ -88,6 +89,8 @@ class InferenceStage:
             output_reserve=settings.output_reserve,
             is_cancelled=self._cancels.__contains__,
         )
+        blocks = model.engine.kv_blocks if isinstance(model.engine, TellsKv) else None
+        self._kv_feed = KvFeed(self._connection, model.slug, context.instance, blocks)
         self._heartbeat = Heartbeat(self._send_status, self._status, settings.heartbeat_s)
         self._watchdog = Watchdog(settings.step_limit_s, time.monotonic())
         self._subscriptions: list[Subscription] = []
@@ -120,6 +123,7 @@ class InferenceStage:
         return [
             self._sender.run(),
             self._heartbeat.run(),
+            self._kv_feed.run(),
             self._step(),
             self._begin_parked(),
             self._keep_alive(),
@@ -157,6 +161,7 @@ class InferenceStage:
         for subject, handler in (
             (subjects.drop(worker), self._on_drop),
             (subjects.grant(worker), self._on_grant),
+            (subjects.kv_snapshot(worker), self._kv_feed.on_snapshot),
         ):
             self._subscriptions.append(await self._connection.subscribe(subject, handler))
         await self._connection.prove_subscriptions()
@@ -309,7 +314,11 @@ class InferenceStage:
 
     def _status(self, number: int) -> WorkerStatus:
         return self._worker.status(
-            number, blocked=self._sender.blocked, waiting=self._records.waiting, step_s=self._records.step_s
+            number,
+            blocked=self._sender.blocked,
+            waiting=self._records.waiting,
+            step_s=self._records.step_s,
+            kv_number=self._kv_feed.number,
         )
 
     async def _send_status(self, status: WorkerStatus) -> None:

@@ -17,6 +17,7 @@ from stages.inference.engine import (
     EngineUnavailable,
     StepOutput,
 )
+from stages.inference.kv_blocks import KvBlocks
 
 CLOSE_PATIENCE_S = 5.0
 LOADING_PATIENCE_S = 20.0
@@ -59,6 +60,7 @@ class StepThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._closing = threading.Event()
         self._loaded = False
+        self.kv_blocks: KvBlocks | None = None
 
     async def start(self) -> EngineFacts:
         self._loop = asyncio.get_running_loop()
@@ -77,6 +79,8 @@ class StepThread:
         if isinstance(step, EngineDead):
             self._outbox.put_nowait(step)
             raise step
+        if step.kv_changes and self.kv_blocks is not None:
+            self.kv_blocks.apply(step.kv_changes)
         return step
 
     async def close(self) -> None:
@@ -132,6 +136,7 @@ class StepThread:
             self._loop.call_soon_threadsafe(function, argument)
 
     def _set_started(self, facts: EngineFacts) -> None:
+        self.kv_blocks = KvBlocks() if facts.hash_root else None
         if not self._started.done():
             self._started.set_result(facts)
 

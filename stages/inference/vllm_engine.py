@@ -21,7 +21,9 @@ from stages.inference.engine import (
     StepOutput,
 )
 from stages.inference.hardware import Hardware
+from stages.inference.kv_blocks import KvBlocks
 from stages.inference.step_budget import StepBudget
+from stages.inference.vllm_kv_events import KvEventReader, KvTap, hash_root, tapped, tells_kv_events, turn_on
 from stages.inference.vllm_messages import OutputReader, core_request
 from stages.inference.vllm_options import (
     CPU_STEP_TOKENS,
@@ -50,6 +52,7 @@ class VllmCore:
         self._budget: StepBudget | None = None
         self._reader = OutputReader()
         self._counts_earlier = False
+        self._kv_tap: KvTap | None = None
 
     def start(self, give_up: Callable[[], bool]) -> EngineFacts:
         begin = time.monotonic()
@@ -61,17 +64,22 @@ class VllmCore:
         _unless(give_up)
         config = vllm_config(engine_arguments(self._wanted, self._hardware))
         self._counts_earlier = counts_earlier_ids(config)
+        tells = tells_kv_events(config)
+        if tells:
+            turn_on(config)
         configured = time.monotonic()
         _unless(give_up)
         self._client = InprocClient(config, Executor.get_class(config), True)
         self._scheduler: Any = self._client.engine_core.scheduler
+        self._kv_tap = tapped(self._scheduler) if tells else None
         loaded = time.monotonic()
         _unless(give_up)
         if self._hardware.kind == "cpu":
             self._warm_up()
         times = {"import_s": imported - begin, "config_s": configured - imported, "load_s": loaded - configured}
         times["warm_up_s"] = time.monotonic() - loaded
-        return _facts(config, self._scheduler.max_num_scheduled_tokens, times)
+        root = hash_root() if self._kv_tap is not None else b""
+        return _facts(config, self._scheduler.max_num_scheduled_tokens, times, root)
 
     def add(self, request: EngineRequest) -> None:
         self._client.add_request(core_request(request, self._wanted.eos_ids, self._counts_earlier))
@@ -94,7 +102,10 @@ class VllmCore:
             prefilling = any(one.num_computed_tokens < one.num_prompt_tokens for one in self._scheduler.running)
             self._budget.stepped(time.monotonic() - begin, prefilling)
             self._scheduler.max_num_scheduled_tokens = self._budget.tokens
-        return self._reader.step_output(outputs)
+        step = self._reader.step_output(outputs)
+        if self._kv_tap is not None:
+            step.kv_changes = self._kv_tap.take()
+        return step
 
     def close(self) -> None:
         self._client.shutdown()
@@ -133,19 +144,25 @@ class VllmProcess:
         self._sends: asyncio.Queue[EngineRequest | list[str]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._steps: asyncio.Queue[StepOutput | EngineDead] = asyncio.Queue()
+        self._kv_events: KvEventReader | None = None
+        self._hash_root = b""
+        self.kv_blocks: KvBlocks | None = None
 
     async def start(self) -> EngineFacts:
         begin = time.monotonic()
         try:
             self._client, config = await asyncio.to_thread(self._launch)
+            await self._follow_kv_events()
         except EngineUnavailable:
+            await self.close()
             raise
         except Exception as error:
+            await self.close()
             raise EngineUnavailable(f"vLLM's engine core did not start: {error}") from error
         self._counts_earlier = counts_earlier_ids(config)
-        self._tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
+        self._tasks += [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
         budget = config.scheduler_config.max_num_batched_tokens
-        return _facts(config, budget, {"start_s": time.monotonic() - begin})
+        return _facts(config, budget, {"start_s": time.monotonic() - begin}, self._hash_root)
 
     def add(self, request: EngineRequest) -> None:
         self._sends.put_nowait(request)
@@ -165,6 +182,8 @@ class VllmProcess:
             task.cancel()
         if self._client is not None:
             await asyncio.to_thread(self._client.shutdown, 5.0)
+        if self._kv_events is not None:
+            self._kv_events.close()
 
     def _launch(self) -> tuple[Any, Any]:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
@@ -172,7 +191,17 @@ class VllmProcess:
         from vllm.v1.executor import Executor
 
         config = vllm_config(engine_arguments(self._wanted, self._hardware))
+        if tells_kv_events(config):
+            self._kv_events = KvEventReader()
+            self._hash_root = hash_root()  # the core inherits the environment that it depends on
+            turn_on(config, self._kv_events.endpoint)
         return EngineCoreClient.make_async_mp_client(config, Executor.get_class(config), True), config
+
+    async def _follow_kv_events(self) -> None:
+        if self._kv_events is not None:
+            await self._kv_events.connect()
+            self.kv_blocks = KvBlocks()
+            self._tasks.append(asyncio.create_task(self._kv_events.follow(self.kv_blocks)))
 
     async def _send(self) -> None:
         """Sends in the order of the calls: an abort must not overtake its request."""
@@ -210,7 +239,7 @@ class VllmProcess:
             self._steps.put_nowait(step)
 
 
-def _facts(config: Any, step_tokens: int, times: Mapping[str, float]) -> EngineFacts:
+def _facts(config: Any, step_tokens: int, times: Mapping[str, float], root: bytes) -> EngineFacts:
     """What a started engine says of itself; its context may be shorter than the model's, to fit the KV cache."""
     cache, model = config.cache_config, config.model_config
     kv_tokens = cache.kv_cache_size_tokens or cache.num_gpu_blocks * cache.block_size
@@ -224,6 +253,7 @@ def _facts(config: Any, step_tokens: int, times: Mapping[str, float]) -> EngineF
         step_tokens=int(step_tokens),
         details={"dtype": str(model.dtype).removeprefix("torch."), **details},
         structured=holds_grammars(config),
+        hash_root=root,
     )
 
 

@@ -17,6 +17,8 @@ from stages.inference.attempts import Attempts, EngineInbox, Observer
 from stages.inference.engine import EngineFacts, EngineRequest, StepOutput
 from stages.inference.held import Held, request_of
 from stages.inference.outbox import PartitionOutbox
+from stages.inference.outlook import prefill_tokens, seconds_until_end
+from stages.inference.pace import PaceLearner
 from stages.inference.parking import PARK_S, Parking
 
 log = structlog.get_logger()
@@ -60,6 +62,7 @@ class Worker:
             block_size=facts.block_size,
             clock=clock,
         )
+        self._pace = PaceLearner()
         self._is_cancelled = is_cancelled
         self._clock = clock
         self._unix_clock = unix_clock
@@ -114,7 +117,13 @@ class Worker:
 
     def advance(self, step: StepOutput) -> None:
         """Notes what one engine step brought. What it does not hold (dropped, cancelled) it ignores."""
+        computed = self._attempts.tokens_in
         self._attempts.advance(step)
+        if step.advances or step.load.running:
+            # An engine in its own process counts a step from the end of the one before, idle or not.
+            seconds = min(step.seconds, self._clock() - self._attempts.busy_since)
+            computed = self._attempts.tokens_in - computed
+            self._pace.stepped(seconds, len(step.advances), computed, prefilling=self._attempts.prefilling > 0)
 
     def over(self, names: Iterable[str]) -> None:
         """The journal has the last entry of these attempts."""
@@ -174,7 +183,9 @@ class Worker:
             self._attempts.abandon(held, "forgotten")
         return len(everything)
 
-    def status(self, sent: int, *, blocked: bool = False, waiting: int = 0, step_s: float = 0.0) -> WorkerStatus:
+    def status(
+        self, sent: int, *, blocked: bool = False, waiting: int = 0, step_s: float = 0.0, kv_number: int = -1
+    ) -> WorkerStatus:
         """The heartbeat number `sent`."""
         return WorkerStatus(
             worker=self._identity.worker,
@@ -192,7 +203,18 @@ class Worker:
             parked=self.parked,
             tokens_in=self._attempts.tokens_in,
             tokens_out=self._attempts.tokens_out,
+            pace=self._pace.pace,
+            prefill_tokens=prefill_tokens(self._attempts.held),
+            free_in_s=self._free_in(step_s),
+            served=self._attempts.served(),
+            kv_number=kv_number,
         )
+
+    def _free_in(self, step_s: float) -> float:
+        """Seconds until a slot is free, about."""
+        if self._attempts.running < self._facts.slots:
+            return 0.0
+        return seconds_until_end(self._attempts.held, self._facts.context_length, step_s)
 
     def _take_item(self, item: GrantItem, blocked: bool) -> bool:
         """Whether this worker answers for the ticket from now on."""

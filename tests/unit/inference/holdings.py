@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from schemas.codec import pack_ids
 from schemas.grant import Grant, GrantItem
 from schemas.journal import JournalMessage
+from schemas.placement import Placement
 from schemas.ticket import AnswerSpec, EngineSampling, Ticket
 from stages.inference.engine import Advance, EngineFacts, EngineLoad, EngineRequest, StepOutput
 from stages.inference.held import Held
@@ -24,12 +25,16 @@ class Scripted:
     added: list[EngineRequest] = field(default_factory=list[EngineRequest])
     aborted: list[str] = field(default_factory=list[str])
     outcomes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    begun: list[str] = field(default_factory=list[str])
 
     def add(self, request: EngineRequest) -> None:
         self.added.append(request)
 
     def abort(self, ids: list[str]) -> None:
         self.aborted += ids
+
+    def began(self, held: Held) -> None:
+        self.begun.append(held.key)
 
     def ended(self, held: Held, outcome: str, seconds: float) -> None:
         assert seconds >= 0
@@ -82,9 +87,11 @@ def item(
     partition: int = 0,
     max_tokens: int = 8,
     deaths: int = 0,
+    tenant: str = "t",
+    placement: Placement | None = None,
 ) -> GrantItem:
     ticket = Ticket(
-        tenant="t",
+        tenant=tenant,
         request=request,
         choice=choice,
         session="s",
@@ -103,6 +110,7 @@ def item(
         stored_at=stored_at,
         ids=pack_ids(ids or []),
         deaths=deaths,
+        placement=placement,
     )
 
 

@@ -1,6 +1,8 @@
 """The card says of a checkpoint what the other stages need: name, files, ids that end an answer, defaults."""
 
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,15 @@ TOKENIZER = {
 def test_ids_that_end_an_answer(contents: dict[str, Any], ids: list[int]) -> None:
     """The tokenizer's EOS first, then the generation config's; the model config only where both are silent."""
     assert eos_ids(files(**contents)) == ids
+
+
+def test_hashes_of_blocks() -> None:
+    """The card says how blocks are hashed where that is of use; the simulated engine's are, without events."""
+    telling = replace(FACTS, hash_root=b"root")
+    cards = [model_card("m", facts, {}, engine) for facts, engine in ((FACTS, "vllm"), (telling, "vllm"))]
+    assert [(card.block_size, card.hash_root) for card in cards] == [(0, b""), (16, b"root")]
+    simulated = model_card("m", FACTS, {}, "simulated")
+    assert (simulated.block_size, simulated.hash_root) == (16, hashlib.sha256(b"headrace").digest())
 
 
 def test_defaults_of_the_generation_config() -> None:

@@ -3,6 +3,7 @@
 import structlog
 from prometheus_client import generate_latest
 
+from schemas.placement import Placement
 from stages.inference.engine import Advance
 from stages.inference.held import Held
 from stages.inference.records import Records
@@ -36,3 +37,41 @@ def test_tokens_and_ends_are_the_engine_s_own() -> None:
     for name in ("headrace_tokens_total{", "headrace_requests_ended_total{", "headrace_itl_seconds_count{"):
         assert name not in text
     telemetry.close()
+
+
+def test_predictions_are_checked_against_the_engine() -> None:
+    """As the scheduler expected, more or less of it in the cache; where it expected nothing, nothing is counted."""
+    telemetry = Telemetry("inference", "inference-1", environ={})
+    records = Records(telemetry, "m")
+    holdings = Holdings()
+    begun: list[Held] = []
+
+    def note(held: Held) -> None:
+        begun.append(held)
+
+    holdings.engine.began = note
+    found = {"a": 2, "b": 1, "c": 3, "d": 2, "e": 2}
+    expected = {"a": 2, "b": 2, "c": 2, "d": -1}
+    for number, (name, cached) in enumerate(found.items()):
+        placement = Placement(worker="w", cached=expected[name]) if name in expected else None
+        holdings.worker.take(grant(item(name, sequence=number, placement=placement)))
+        holdings.step(Advance(f"t.{name}/0/10", [5], finish="length", cached_tokens=cached))
+    for held in begun:
+        records.began(held)
+    text = generate_latest(telemetry.registry).decode()
+    for outcome in ("exact", "less", "more"):
+        labels = f'{{model="m",outcome="{outcome}",stage="inference"}}'
+        assert f"headrace_prefix_predictions_total{labels} 1.0" in text
+    telemetry.close()
+
+
+def test_placement_comes_back_with_the_first_tokens() -> None:
+    """What the scheduler decided goes on with what came of it."""
+    holdings = Holdings()
+    placement = Placement(worker="w", cached=2, cost=0.5, rival="v", rival_cost=0.7)
+    holdings.worker.take(grant(item(placement=placement)))
+    holdings.step(Advance("t.r/0/10", [5]))
+    (message,) = holdings.store()
+    times = message.tokens[0].times
+    assert times is not None
+    assert times.placement == placement
