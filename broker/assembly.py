@@ -62,7 +62,8 @@ class ChoiceAssembly:
             if self._is_ahead(result) if self._placed else result.token_from > self.tokens:
                 raise Gap  # what came before the fault comes first
             self.ended = True
-            raise RequestFault(result.fault.code, result.fault.message, result.fault.param)
+            fault = result.fault
+            raise RequestFault(fault.code, fault.message, fault.param, fault.retry_after)
         if result.finish:
             self._check_start(result)
         if self._is_before_start(result):

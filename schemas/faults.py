@@ -56,11 +56,15 @@ REFUSALS: frozenset[FaultCode] = frozenset(
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request ended without an answer. `param` is the dotted path of the field to change, if there is one."""
+    """Why a request ended without an answer. `param` is the dotted path of the field to change, if there is one.
+
+    `retry_after`: in so many seconds it is worth another try; 0 where that is not known, or no matter of time.
+    """
 
     code: FaultCode
     message: str
     param: str = ""
+    retry_after: float = 0.0
 
     @property
     def policy(self) -> Policy:
@@ -70,9 +74,9 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 class RequestFault(Exception):
     """A fault on its way to whoever answers the request."""
 
-    def __init__(self, code: FaultCode, message: str, param: str = "") -> None:
+    def __init__(self, code: FaultCode, message: str, param: str = "", retry_after: float = 0.0) -> None:
         super().__init__(f"{code}: {param + ': ' if param else ''}{message}")
-        self.fault = Fault(code, message, param)
+        self.fault = Fault(code, message, param, retry_after)
 
     @property
     def code(self) -> FaultCode:

@@ -17,6 +17,7 @@ from schemas.faults import Fault, RequestFault
 from schemas.model import ModelCard
 from schemas.names import is_id
 from schemas.request import MAX_DEADLINE_S
+from stages.preprocess.admission import Admission
 from stages.preprocess.ends import Ends
 from stages.preprocess.isolation import DEATHS, ChildFailedError
 from stages.preprocess.model import LoadedModel
@@ -54,8 +55,8 @@ class Intake:
     """Handles requests, any number at once; `take` never raises.
 
     `prepare` turns a request into its outcome off the loop, `survives` tries a suspicious one in another process.
-    `has_room` tells of a partition whether it takes new requests. `partitions` and `max_payload` are the broker's,
-    `longest_s` is the longest deadline.
+    `admission` has the last word on those that are ready. `partitions` and `max_payload` are the broker's, `longest_s`
+    is the longest deadline.
     """
 
     queue: Queue
@@ -65,7 +66,7 @@ class Intake:
     prepare: Callable[[Incoming], Awaitable[Outcome]]
     survives: Callable[[Incoming, ModelCard], Awaitable[bool]]
     parking: Parking
-    has_room: Callable[[int], Awaitable[bool]]
+    admission: Admission
     cancelled: Container[str]
     reporter: Reporter
     partitions: int
@@ -153,9 +154,10 @@ class Intake:
     async def _send_on(self, passage: Passage, ready: Ready) -> None:
         """Publishes the tickets, when there is room for them. Raises `RequestFault`, `TooLarge`, `NoRoomError`."""
         request, key = ready.request, passage.key(ready.request.id)
-        await self._admit(passage, key)
+        await self.admission.admit(passage, ready)
         passage.unpublished = list(range(request.n))
-        place = Place(len(ready.prompt) + len(passage.delivery.data), called_off=self._stopping)
+        size = len(ready.prompt) + len(ready.block_hashes) + len(passage.delivery.data)
+        place = Place(size, called_off=self._stopping)
         self._places.setdefault(key, set()).add(place)
         left_s = passage.delivery.stored_at + request.deadline_s - time.time()
         timer = asyncio.get_running_loop().call_later(max(0.0, left_s), place.call_off)
@@ -173,19 +175,6 @@ class Intake:
         else:
             self._refuse_if_over(passage, ready, key)
             await self._give_back(passage, reason="stopping", delay_s=0.0)
-
-    async def _admit(self, passage: Passage, key: str) -> None:
-        """Raises the `RequestFault` `busy` where the results of another answer would have no room.
-
-        One that was delivered before may have its tickets already, and an answer that has begun is never refused:
-        raises `NoRoomError` then, it comes again later.
-        """
-        partition = subjects.partition_of(key, self.partitions)
-        if await self.has_room(partition):
-            return
-        if passage.delivery.deliveries > 1:
-            raise NoRoomError(subjects.results_stream(partition))
-        raise RequestFault("busy", "no room for the results of another answer now; try later, with a new id")
 
     async def _publish(self, passage: Passage, ready: Ready, key: str) -> None:
         """Publishes what is left of the tickets. Raises `RequestFault`, `Full`, `TooLarge` and other errors."""
@@ -210,6 +199,7 @@ class Intake:
         answers = await _all(tries)
         failed = {choice: a for choice, a in zip(tickets, answers, strict=True) if isinstance(a, BaseException)}
         passage.unpublished = list(failed)
+        self.admission.published(passage, ready, len(tickets) - len(failed))
         return list(failed.values())
 
     def _refuse_if_over(self, passage: Passage, ready: Ready, key: str) -> None:

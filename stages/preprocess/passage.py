@@ -65,6 +65,7 @@ class Passage:
             sampling=for_choice(ready.sampling, choice),
             partition=partition,
             deadline_ms=max(1, int(left_s * 1000)),
+            block_hashes=ready.block_hashes,
             cache_salt=request.cache_salt,
             priority=request.priority,
             answer=ready.answer,

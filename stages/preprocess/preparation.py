@@ -11,6 +11,7 @@ from schemas.faults import Fault, RequestFault
 from schemas.request import MAX_DEADLINE_S, Envelope, Request
 from schemas.ticket import AnswerSpec, EngineSampling
 from stages.preprocess.answer_form import PLAIN, AnswerForm, answer_form, answer_spec, grammar
+from stages.preprocess.block_hashes import block_hashes
 from stages.preprocess.model import LoadedModel, Prompt
 from stages.preprocess.reading import UnanswerableError, UnreadableError, read
 from stages.preprocess.sampling import resolve, too_long
@@ -36,12 +37,16 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A prompt that an engine can take: `prompt` is packed ids, `sampling` that of choice 0."""
+    """A prompt that an engine can take: `prompt` is packed ids, `sampling` that of choice 0.
+
+    `block_hashes` are those of a ticket.
+    """
 
     request: Request
     prompt: bytes
     sampling: EngineSampling
     answer: AnswerSpec
+    block_hashes: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,8 @@ def _ready(item: _Item, ids: Sequence[int]) -> Ready:
     sampling = resolve(request.sampling, model.card, len(ids), _prompt_field(request), structured)
     largest = model.tokenizer.largest_id if item.prompt is not None and model.tokenizer is not None else None
     prompt = packed(ids, model.card.vocab_size, largest)
-    return Ready(request, prompt, sampling, answer_spec(request, item.form, item.encoding, thinking))
+    hashes = block_hashes(ids, model.card.block_size, model.card.hash_root, request.cache_salt)
+    return Ready(request, prompt, sampling, answer_spec(request, item.form, item.encoding, thinking), hashes)
 
 
 def _prompt_field(request: Request) -> str:
@@ -212,7 +218,8 @@ def _choices(request: Request) -> int:
 
 def short(fault: Fault) -> Fault:
     """A fault repeats what a request holds, which may be long or no Unicode."""
-    return Fault(fault.code, _printable(fault.message, MAX_MESSAGE), _printable(fault.param, MAX_PARAM))
+    message, param = _printable(fault.message, MAX_MESSAGE), _printable(fault.param, MAX_PARAM)
+    return Fault(fault.code, message, param, fault.retry_after)
 
 
 def _printable(text: str, limit: int) -> str:

@@ -38,6 +38,11 @@ class PreprocessSettings:
         256, "Questions to the tokenizer service that one replica holds; beyond that it answers busy.", minimum=1
     )
     tokenize_bytes: int = setting(32 * MIB, "Bytes of the same.", minimum=KIB)
+    max_wait_s: float = setting(
+        0.0,
+        "A new request that would wait longer for a worker is refused as busy; 0: only its deadline bounds that.",
+        minimum=0,
+    )
     model_patience_s: float = setting(
         5.0,
         "How long a request waits for its model's tokenizer to be loaded before it goes back.",

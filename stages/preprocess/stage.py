@@ -12,12 +12,12 @@ from broker.cancels import Cancels
 from broker.journal import JournalWriter
 from broker.publisher import Publisher
 from broker.registry import Registry
-from broker.results import Filling, filling
 from broker.work_queue import WorkQueue
 from schemas.control import Cancel
 from schemas.faults import Fault
 from schemas.request import MAX_DEADLINE_S
 from stages.lifecycle import StageContext
+from stages.preprocess.admission import admission
 from stages.preprocess.ends import Ends
 from stages.preprocess.intake import Intake
 from stages.preprocess.isolation import Isolation
@@ -27,7 +27,6 @@ from stages.preprocess.models import Models
 from stages.preprocess.parking import Parking
 from stages.preprocess.preparation import Incoming, Outcome, Preparation
 from stages.preprocess.reporting import Reporter, count_segments
-from stages.preprocess.room import ResultsRoom
 from stages.preprocess.settings import PreprocessSettings
 from stages.preprocess.tokenizer_service import TokenizerService
 
@@ -107,7 +106,7 @@ class PreprocessStage:
             prepare=lanes.do,
             survives=isolation.survives,
             parking=_parking(context, settings),
-            has_room=_room(context).has_room,
+            admission=admission(context, settings, _longest_s(context)),
             cancelled=cancels,
             reporter=Reporter(context.telemetry),
             partitions=context.topology.partitions,
@@ -117,6 +116,7 @@ class PreprocessStage:
         )
         await tokenizers.start()
         await _watch(cancels, registry, intake, stack)
+        stack.push_async_callback((await intake.admission.listen(context.connection)).close)
         return cls(context, queue, intake, lanes, tokenizers)
 
     async def work(self) -> None:
@@ -228,21 +228,6 @@ def _parking(context: StageContext, settings: PreprocessSettings) -> Parking:
 
     context.telemetry.gauge("parked_requests", "Requests whose tickets have no room", readings)
     return parking
-
-
-def _room(context: StageContext) -> ResultsRoom:
-    """With a gauge of the partitions that have none."""
-
-    async def look(partition: int) -> Filling:
-        return await filling(context.connection, partition)
-
-    room = ResultsRoom(look, _longest_s(context), limit=context.topology.results_max_bytes)
-
-    def readings() -> list[tuple[float, dict[str, str]]]:
-        return [(room.closed, {})]
-
-    context.telemetry.gauge("closed_partitions", "Partitions whose results have no room for new answers", readings)
-    return room
 
 
 def _longest_s(context: StageContext) -> float:

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from schemas.faults import FAULTS, FaultCode, RequestFault
+from stages.edge.http.retry_after import whole_s
 
 INVALID_REQUEST = "invalid_request_error"
 SERVER_ERROR = "server_error"
@@ -104,7 +105,9 @@ def api_error_of(fault: RequestFault, renames: Mapping[str, str] | None = None) 
     policy = FAULTS[fault.code]
     param = renamed(fault.param, renames or {})
     message = f"{param}: {fault.message}" if param else fault.message
-    return ApiError(policy.http_status, message, policy.openai_type, param, fault.code)
+    again_s = fault.fault.retry_after
+    headers = {"Retry-After": str(whole_s(again_s))} if again_s > 0 else None
+    return ApiError(policy.http_status, message, policy.openai_type, param, fault.code, headers)
 
 
 def error_of(code: FaultCode, message: str, param: str = "") -> ApiError:

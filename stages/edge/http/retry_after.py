@@ -54,4 +54,9 @@ def drain_s(queue: Waiting) -> int:
     the rate is `depth / oldest_s`, and `depth / rate` the wait of the first one (Little's law): over all edges, of this
     tenant and model alone, and known to the broker exactly.
     """
-    return min(MOST_S, max(LEAST_S, math.ceil(queue.oldest_s)))
+    return whole_s(queue.oldest_s)
+
+
+def whole_s(seconds: float) -> int:
+    """As the header says it: rounded up, from 1 to 60."""
+    return math.ceil(min(MOST_S, max(LEAST_S, seconds)))

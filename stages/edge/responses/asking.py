@@ -3,7 +3,7 @@
 from typing import Any
 
 from schemas.faults import Fault, RequestFault
-from stages.edge.http.errors import ApiError, error_of, renamed
+from stages.edge.http.errors import ApiError, api_error_of, renamed
 from stages.edge.responses.body import LOGPROBS, CreateResponse, TextFormat
 from stages.edge.responses.conversation import messages_of
 from stages.edge.responses.items import Json
@@ -34,13 +34,13 @@ def as_asked(fault: Fault) -> Fault:
         param = "input"
     if param.startswith("tools["):
         param = param.replace("].function", "]", 1)
-    return Fault(fault.code, fault.message, param)
+    return Fault(fault.code, fault.message, param, fault.retry_after)
 
 
 def api_error(fault: Fault) -> ApiError:
     """The fault as HTTP says it."""
     asked = as_asked(fault)
-    return error_of(asked.code, asked.message, asked.param)
+    return api_error_of(RequestFault(asked.code, asked.message, asked.param, asked.retry_after))
 
 
 def options_of(body: CreateResponse, items: list[Json]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from broker.free_ports import free_port
 from broker.jetstream_api import call
 from broker.server import EmbeddedServer
 from broker.topology import Topology
+from schemas.faults import Fault
 from stages.edge.access.keys import KeyEntry, add_key, digest_of
 from stages.edge.http.listening import listen
 from stages.edge.settings import EdgeSettings
@@ -88,6 +89,18 @@ async def test_normal_ends_cancel_nothing(edge: Edge, behind: StandIn, cancels: 
 async def _take_out(edge: Edge) -> None:
     """Nobody takes requests out of the queue here."""
     await call(edge.context.connection, "STREAM.PURGE.REQUESTS", {"keep": 8})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/responses"])
+async def test_a_refusal_says_when_to_come_again(edge: Edge, behind: StandIn, path: str, stream: bool) -> None:
+    """Where more work waits than fits into the deadline: the header is the fault's own figure, streamed or whole."""
+    asked = {CHAT: asking(), "/v1/completions": {"model": "m", "prompt": "hi"}}.get(path, {"model": "m", "input": "hi"})
+    async with edge.http() as client:
+        ask = asyncio.create_task(client.post(path, json={**asked, "stream": stream}))
+        await (await behind.next()).fail(Fault("busy", "about 40 s of work wait", retry_after=12.5))
+        answer = await ask
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "13")
 
 
 async def test_surplus_is_refused_at_once(edge: Edge, behind: StandIn, connection: Connection) -> None:

@@ -68,11 +68,11 @@ def test_nothing_after_the_end() -> None:
 
 
 def test_a_fault_names_its_field() -> None:
-    """A fault is raised with its code, message and field, once."""
+    """A fault is raised with its code, message, field and when to come again, once."""
     assembly = AnswerAssembly()
     with pytest.raises(RequestFault) as raised:
-        assembly.push(Result(choice=0, attempt=0, at=1, fault=Fault("invalid_request", "must be >= 0", "temperature")))
-    assert raised.value.fault == Fault("invalid_request", "must be >= 0", "temperature")
+        assembly.push(Result(choice=0, attempt=0, at=1, fault=Fault("busy", "much waits", "deadline_s", 12.5)))
+    assert raised.value.fault == Fault("busy", "much waits", "deadline_s", 12.5)
     assert assembly.complete
 
 

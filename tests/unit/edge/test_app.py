@@ -10,7 +10,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
-from schemas.faults import FAULTS, FaultCode, RequestFault
+from schemas.faults import FAULTS, Fault, FaultCode, RequestFault
 from stages.edge.access.doorkeeper import Doorkeeper
 from stages.edge.app import create_app
 from stages.edge.chat.body import ChatBody
@@ -19,6 +19,7 @@ from stages.edge.http.body import JsonRequest
 from stages.edge.http.errors import ApiError, api_error_of
 from stages.edge.http.failures import validation_error
 from stages.edge.http.headers import echoed_id_of, request_id_of
+from stages.edge.responses.asking import api_error
 from tests.unit.edge.scripted import Script
 from tests.unit.edge.serving import serving
 from tests.unit.edge.wire import scope
@@ -76,6 +77,17 @@ async def test_every_fault_has_its_status_and_code(code: FaultCode) -> None:
     expected = {"message": "top_p: no", "type": policy.openai_type, "param": "top_p", "code": code}
     assert error_in(answer) == expected
     assert answer.headers.get("retry-after") == {"busy": "7", "unavailable": "2"}.get(code)
+
+
+@pytest.mark.parametrize(("retry_after", "expected"), [(0.0, "7"), (0.2, "1"), (12.1, "13"), (340.0, "60")])
+async def test_a_fault_may_say_itself_when_to_come_again(retry_after: float, expected: str) -> None:
+    """Rounded up, from 1 to 60; where it does not know, the queue's own reckoning."""
+    _, client = serving([RequestFault("busy", "much waits", retry_after=retry_after)])
+    async with client:
+        answer = await client.post(CHAT, json=ASKED)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, expected)
+    if retry_after:
+        assert api_error(Fault("busy", "", retry_after=retry_after)).headers == {"Retry-After": expected}
 
 
 async def test_what_nobody_foresaw_is_a_500_that_says_nothing() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from broker.connection import TooLarge, Unavailable
 from broker.delivery import Delivery
 from broker.publisher import Full
 from broker.subjects import partition_of
+from schemas.backlog import Backlog
 from schemas.codec import decode, encode, unpack_ids
 from schemas.control import DeadLetter
 from schemas.journal import End, JournalMessage
@@ -21,6 +23,7 @@ from schemas.request import ChatMessage, Request, Sampling
 from schemas.ticket import Ticket
 from stages.preprocess import intake as intake_module
 from stages.preprocess import outside as outside_module
+from stages.preprocess.admission import Admission
 from stages.preprocess.ends import Ends
 from stages.preprocess.intake import Intake
 from stages.preprocess.lanes import Lanes
@@ -54,9 +57,11 @@ class World:
         self.full: set[str] = set()
         self.cancelled: set[str] = set()
         self.closed: set[int] = set()
+        self.refused: list[str] = []
         self.telemetry = Telemetry("preprocess", "preprocess-1", environ={})
         self.lanes = Lanes(Preparation(self.cancelled.__contains__).prepare, PreprocessSettings())
         self.models = Models(self.files)
+        self.admission = Admission(has_room=self.has_room, partitions=PARTITIONS, on_refused=self.refused.append)
         self.intake = self.make()
 
     def make(self, **changes: Any) -> Intake:
@@ -68,7 +73,7 @@ class World:
             "prepare": self.lanes.do,
             "survives": self.survives,
             "parking": Parking(requests=2, size=1_000_000, total=1000),
-            "has_room": self.has_room,
+            "admission": self.admission,
             "cancelled": self.cancelled,
             "reporter": Reporter(self.telemetry),
             "partitions": PARTITIONS,
@@ -501,3 +506,79 @@ class TestRoomForResults:
         world.closed = set()
         await world.intake.take(delivery(request(), deliveries=3))
         assert world.log == ["nak", "ticket", "ack"]
+
+
+class TestAdmissionInTime:
+    """What would not be answered before its deadline is told at once, not when it is too late; nothing else is."""
+
+    def hear(self, world: World, *, tokens: int = 1000, rate: float = 10.0) -> None:
+        """By default 100 s of work of tenant t."""
+        said = Backlog(scheduler="s", model="tiny", tickets=1, tokens=tokens, rate=rate, tenants={"t": tokens})
+        world.admission.backlogs.hear(said)
+
+    async def test_it_would_wait_beyond_its_deadline(self, world: World) -> None:
+        """One end for each choice, no ticket; when to come again is what it would have waited too long."""
+        self.hear(world)
+        await world.intake.take(delivery(request(n=2, deadline_s=60.0)))
+        assert world.log == ["end", "ack"]
+        fault = world.ends[1][1].fault
+        assert fault.code == "busy"
+        assert fault.message.startswith("about 100 s of work wait, the deadline is in 60 s")
+        assert 40.0 <= fault.retry_after < 45.0
+        assert world.refused == ["tiny"]
+
+    async def test_it_would_wait_long_enough_for_anybody(self, world: World) -> None:
+        """The setting, where that is less than its deadline; trying again at once is never worth it."""
+        self.hear(world)
+        world.admission.max_wait_s = 99.5
+        await world.intake.take(delivery(request()))
+        fault = world.ends[0][1].fault
+        assert fault.message.startswith("about 100 s of work wait, the longest wait is 99.5 s")
+        assert fault.retry_after == 1.0
+
+    @pytest.mark.parametrize("rate", [0.0, 50.0])
+    async def test_it_has_the_time_or_nobody_knows(self, world: World, rate: float) -> None:
+        """It goes on."""
+        self.hear(world, rate=rate)
+        await world.intake.take(delivery(request(deadline_s=60.0)))
+        assert world.log == ["ticket", "ack"]
+
+    async def test_another_tenant_has_its_turn_soon(self, world: World) -> None:
+        """The backlog is not its own."""
+        self.hear(world)
+        await world.intake.take(delivery(request(deadline_s=60.0), "hr.request.other.tiny"))
+        assert world.log == ["ticket", "ack"]
+
+    async def test_one_that_came_before_goes_on(self, world: World) -> None:
+        """It may have tickets already, or was promised a place when it had to wait outside."""
+        self.hear(world)
+        await world.intake.take(delivery(request(deadline_s=60.0), deliveries=2))
+        assert world.log == ["ticket", "ack"]
+
+    async def test_one_that_is_parked_stays(self, world: World) -> None:
+        """What is heard while it waits for room changes nothing."""
+        world.full = {"hr.ticket.tiny.t"}
+        taking = asyncio.create_task(world.intake.take(delivery(request(deadline_s=60.0))))
+        await until(lambda: world.intake.parking.parked)
+        self.hear(world)
+        world.full = set()
+        await taking
+        assert world.log == ["ticket", "ack"]
+
+    async def test_one_whose_time_is_over_is_told_that(self, world: World) -> None:
+        """Not that the queue is long: nothing is gained by trying again."""
+        self.hear(world)
+
+        async def prepare(incoming: Any) -> Any:
+            return await world.lanes.do(replace(incoming, stored_at=time.time()))
+
+        late = delivery(request(deadline_s=1.0), stored_at=time.time() - 2)
+        await world.make(prepare=prepare).take(late)
+        assert world.ends[0][1].fault.code == "deadline"
+
+    async def test_the_next_ones_wait_behind_it(self, world: World) -> None:
+        """What is published counts until the schedulers tell of it."""
+        self.hear(world, tokens=595)
+        for number in range(2):
+            await world.intake.take(delivery(request(id=f"r{number}", deadline_s=60.0)))
+        assert world.log == ["ticket", "ack", "end", "ack"]

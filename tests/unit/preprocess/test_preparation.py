@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from schemas.codec import encode, unpack_ids
 from schemas.faults import Fault
 from schemas.request import ChatMessage, Request, Sampling
 from stages.preprocess.answer_form import AnswerForm
+from stages.preprocess.block_hashes import block_hashes
 from stages.preprocess.lanes import Lanes
 from stages.preprocess.model import LoadedModel
 from stages.preprocess.preparation import Incoming, Outcome, Preparation, Ready, Refused, Unanswerable
@@ -58,6 +60,20 @@ def test_token_ids_go_through_as_they_are() -> None:
     assert isinstance(ready, Ready)
     assert unpack_ids(ready.prompt) == [1, 257, 0]
     assert refusal(refused) == ("unsupported", "messages")
+
+
+def test_the_hashes_of_its_blocks() -> None:
+    """Of text and of raw ids alike, with the request's salt; none where the model's workers tell of no blocks."""
+    hashing = replace(model(), card=msgspec.structs.replace(model().card, block_size=4, hash_root=b"root"))
+    raw = list(b"0123456789")
+    asked = [Request(id="r", session="s", prompt=prompt, cache_salt="s") for prompt in (raw, "0123456789")]
+    for ready in Preparation().prepare([incoming(each, hashing) for each in asked]):
+        assert isinstance(ready, Ready)
+        assert ready.block_hashes == block_hashes(raw, 4, b"root", "s")
+        assert len(ready.block_hashes) == 16
+    (ready,) = Preparation().prepare([incoming(asked[0])])
+    assert isinstance(ready, Ready)
+    assert ready.block_hashes == b""
 
 
 def test_each_has_its_own_outcome() -> None:

@@ -1,0 +1,130 @@
+"""What the hashes of a prompt's blocks cost preprocess, and whether an encoder of our own would be quicker.
+
+    python -m load.hashing
+
+Both arms take turns within one run, on one thread, over the same prompts, and the ratio is that of each round. `cbor2`
+is what preprocess does; `own` looks every token id up in a table of encoded ones and joins them. Only where the own one
+was more than twice as quick would it be worth having. `text` are prompts of the bundled model as they come, with few
+different ids, `random` is one long prompt of a large vocabulary: its table does not stay in the processor's caches.
+"""
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from load.tokenizing import Bench, bundled_files
+from stages.preprocess.block_hashes import block_hashes
+
+ROOT = sha256(b"root").digest()
+NULL = b"\xf6"
+LARGE_VOCABULARY = 151_936
+
+Hashes = Callable[[Sequence[int], int], bytes]
+
+
+@dataclass
+class Arm:
+    """Seconds of each round."""
+
+    name: str
+    run: Hashes
+    seconds: list[float] = field(default_factory=list[float])
+
+
+class OwnEncoder:
+    """The same bytes as `block_hashes`, from a table with the CBOR of every token id below `vocab_size`."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self._table = [_head(0x00, token) for token in range(vocab_size)]
+
+    def block_hashes(self, ids: Sequence[int], block_size: int, root: bytes = ROOT) -> bytes:
+        """As `block_hashes`, of prompts without a cache salt."""
+        before, between = b"\x83" + _head(0x40, len(root)), _head(0x80, block_size)
+        encoded = [self._table[token] for token in ids]
+        parent, low = root, list[bytes]()
+        for end in range(block_size, len(ids) + 1, block_size):
+            block = b"".join(encoded[end - block_size : end])
+            parent = sha256(b"%b%b%b%b%b" % (before, parent, between, block, NULL)).digest()
+            low.append(parent[:-9:-1])
+        return b"".join(low)
+
+
+def _head(major: int, value: int) -> bytes:
+    """The shortest head of a CBOR item: its major type, and its value or length (RFC 8949, 4.2.1)."""
+    if value < 24:
+        return bytes([major | value])
+    for extra, size in ((24, 1), (25, 2), (26, 4)):
+        if value < 1 << 8 * size:
+            return bytes([major | extra]) + value.to_bytes(size, "big")
+    raise ValueError(f"{value} is no token id")
+
+
+def compare(prompts: Sequence[Sequence[int]], vocab_size: int, block_size: int, rounds: int) -> dict[str, Any]:
+    """Both arms over the same prompts, round by round, the one that starts changing."""
+    arms = [
+        Arm("cbor2", lambda ids, size: block_hashes(ids, size, ROOT)),
+        Arm("own", OwnEncoder(vocab_size).block_hashes),
+    ]
+    same = True
+    for number in range(rounds):
+        found: list[list[bytes]] = []
+        for arm in arms if number % 2 else reversed(arms):
+            start = time.thread_time()
+            found.append([arm.run(ids, block_size) for ids in prompts])
+            arm.seconds.append(time.thread_time() - start)
+        same = same and found[0] == found[1]
+    tokens, blocks = sum(map(len, prompts)), sum(len(ids) // block_size for ids in prompts)
+    return {"same": same, "blocks": blocks, **_summary(arms, tokens, blocks)}
+
+
+def _summary(arms: Sequence[Arm], tokens: int, blocks: int) -> dict[str, Any]:
+    library, own = arms
+    ratios = [slow / quick for slow, quick in zip(library.seconds, own.seconds, strict=True)]
+    found: dict[str, Any] = {
+        arm.name: {
+            "us_a_block": round(statistics.median(arm.seconds) / blocks * 1e6, 2),
+            "us_a_thousand": round(statistics.median(arm.seconds) / tokens * 1e9, 1),
+        }
+        for arm in arms
+    }
+    return {**found, "ratio": round(statistics.median(ratios), 2), "ratios": [round(ratio, 2) for ratio in ratios]}
+
+
+def table(found: dict[str, dict[str, Any]]) -> Iterable[str]:
+    """One line for each kind of prompt and block size: µs a block and µs for 1,000 tokens."""
+    yield f"{'prompts, block':<20} {'cbor2 µs':>9} {'of 1,000':>9} {'own µs':>9} {'of 1,000':>9} {'ratio':>6}"
+    for name, row in found.items():
+        figures = [row[arm][figure] for arm in ("cbor2", "own") for figure in ("us_a_block", "us_a_thousand")]
+        same = "" if row["same"] else "  OTHER HASHES"
+        yield f"{name:<20} {' '.join(f'{figure:>9}' for figure in figures)} {row['ratio']:>6}{same}"
+
+
+def main() -> None:
+    """Command line: `python -m load.hashing --help`."""
+    parser = argparse.ArgumentParser(description="Hashes of blocks by cbor2 and by an own encoder, on one core.")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--prompts", type=int, default=64, help="prompts of text")
+    parser.add_argument("--tokens", type=int, default=512, help="tokens of each of them")
+    parser.add_argument("--long", type=int, default=32_768, help="tokens of the random prompt")
+    arguments = parser.parse_args()
+    bench, source = Bench(bundled_files(), 0), random.Random(1)
+    texts = bench.completions(arguments.prompts, arguments.tokens).texts
+    kinds: dict[str, tuple[list[list[int]], int]] = {
+        "text": ([bench.plain.encode(text).ids for text in texts], bench.plain.get_vocab_size()),
+        "random": ([[source.randrange(LARGE_VOCABULARY) for _ in range(arguments.long)]], LARGE_VOCABULARY),
+    }
+    found = {
+        f"{name}, {block_size}": compare(prompts, vocab_size, block_size, arguments.rounds)
+        for name, (prompts, vocab_size) in kinds.items()
+        for block_size in (16, 32)
+    }
+    print("\n".join(table(found)))
+
+
+if __name__ == "__main__":
+    main()
