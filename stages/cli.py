@@ -1,4 +1,4 @@
-"""The command line: `headrace up | stage | ask | attach | dead | keys | status | models | init`.
+"""The command line: `headrace up | stage | ask | attach | explain | dead | keys | status | models | init`.
 
 Exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 busy (again later), 130 interrupted. What a command needs
 is imported when it runs: a stage's process loads nothing of the others.
@@ -144,12 +144,26 @@ def attach(
     from stages.commands.attach import Reading
     from stages.commands.attach import attach as read
 
-    for prefix in ("chatcmpl-", "cmpl-", "resp_"):  # as the edge names it
-        request_id = request_id.removeprefix(prefix)
-    if "." in request_id:  # as logs name it
-        tenant, _, request_id = request_id.partition(".")
+    request_id, tenant = _named(request_id, tenant)
     reading = Reading(request_id, tenant, from_token, from_text, choice, patience)
     run_command(nats_url, lambda broker: read(reading, broker, as_json=as_json))
+
+
+@app.command()
+def explain(
+    request_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The request's id, <tenant>.<id> as in logs, or as HTTP names it.")
+    ],
+    *,
+    tenant: Annotated[str, typer.Option(help="Whose request it is.")] = "default",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    nats_url: NatsUrl = "",
+) -> None:
+    """Say where a request ran and why there, and what took how long, from its stored results."""
+    from stages.commands.explain import explain as tell
+
+    request_id, tenant = _named(request_id, tenant)
+    run_command(nats_url, lambda broker: tell(request_id, tenant, broker, as_json=as_json))
 
 
 @app.command()
@@ -189,6 +203,15 @@ def init(
     overrides = {name: str(value) for name, value in given.items() if value is not None}
     overrides |= pairs(settings, "--set")
     run_command(nats_url, lambda broker: make_streams(broker, overrides))
+
+
+def _named(request_id: str, tenant: str) -> tuple[str, str]:
+    """A request's own id and its tenant, from however a person has it."""
+    for prefix in ("chatcmpl-", "cmpl-", "resp_"):  # as the edge names it
+        request_id = request_id.removeprefix(prefix)
+    if "." in request_id:  # as logs name it
+        tenant, _, request_id = request_id.partition(".")
+    return request_id, tenant
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from schemas.faults import Fault
 from schemas.journal import End, WorkerTimes
+from schemas.placement import Placement
 from schemas.result import Costs, Result, TicketRef, Usage
 from schemas.ticket import StageTime
 from stages.postprocess.answer import Piece
@@ -35,6 +36,8 @@ class OpenChoice:
     untold: bool = False  # a part of the answer was taken for a result that has not gone out: nothing can follow it
     spare: set[int] = field(default_factory=set[int])  # sequences of other tickets of the same choice, acknowledged
     worker_times: WorkerTimes | None = None
+    placement: Placement | None = None  # why the valid attempt runs where it runs, until a result has told it
+    placed: bool = False  # it was told, or is about to be
     deaths: Deaths = field(default_factory=Deaths)
     ttft: float = 0.0  # 0 where it is not known, or an earlier owner saw the first token
     first_seen_at: float = 0.0
@@ -68,6 +71,13 @@ class OpenChoice:
         self.named = False
         self.let_go = False
         self.worker_times = None
+        self.placement, self.placed = None, False
+
+    def note_times(self, times: WorkerTimes) -> None:
+        """What the worker of the valid attempt saw; it repeats why it has it, which is told once."""
+        self.worker_times = times
+        if not self.placed and times.placement is not None:
+            self.placement, self.placed = times.placement, True
 
     def next_result(
         self,
@@ -83,7 +93,8 @@ class OpenChoice:
         """
         self.untold = True
         answer = self.answer
-        goes_on = self.named and not (finish or fault is not None or self.deaths.count)
+        special = finish or fault is not None or self.deaths.count or self.placement is not None
+        goes_on = self.named and not special
         if goes_on and isinstance(answer, PlainAnswer) and answer.waiting < len(answer.ids):
             return answer.take_result(self.key[1], self.attempt, at)  # nearly all: a tenth of the work for the others
         return self._whole_result(answer.take(), at, finish, stop_reason, fault)
@@ -97,6 +108,7 @@ class OpenChoice:
         # Named once an attempt; and where it goes to DEAD, so that whoever finds the result can send it there.
         ticket = self.ticket if not self.named or (fault is not None and fault.code == "poison") else None
         self.named = True
+        placement, self.placement = (self.placement, None) if piece.ids else (None, self.placement)
         return Result(
             choice=self.key[1],
             attempt=self.attempt,
@@ -121,6 +133,7 @@ class OpenChoice:
             costs=self._costs() if terminal else None,
             fault=fault,
             deaths=self.deaths.count,
+            placement=placement,
         )
 
     def plain_end(self, fault: Fault) -> End:

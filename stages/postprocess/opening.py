@@ -54,6 +54,7 @@ def _restore(opened: OpenChoice, results: Sequence[Result]) -> None:
     opened.attempt_from = min(result.token_from for result in results if result.attempt == opened.attempt)
     opened.restored_at = opened.last = newest.at
     opened.named = True
+    opened.placed = any(result.placement is not None for result in results if result.attempt == opened.attempt)
     opened.deaths = Deaths.told_by(results)
 
 

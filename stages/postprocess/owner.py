@@ -202,7 +202,7 @@ class Owner:
             raise RequestFault("lost_state", f"tokens {tokens.offset + known} to {tokens.offset} are missing")
         choice.worker = turn.origin
         if tokens.times is not None:
-            choice.worker_times = tokens.times
+            choice.note_times(tokens.times)
         if known < len(tokens.ids):
             if choice.deaths.count:
                 choice.deaths.progressed()

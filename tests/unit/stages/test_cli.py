@@ -32,7 +32,7 @@ def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
     [
         (["stage", "nothing"], "there is no stage nothing"),
         (["stage", "schedule", "--set", "window"], "write name=value"),
-        (["stage", "schedule", "--set", "window=x"], "a whole number from 1 to 1024"),
+        (["stage", "schedule", "--set", "window=x"], "a whole number from 1 to 8192"),
         (["up", "--replicas", "schedule=many"], "must be a whole number"),
         (["up", "--replicas", "scheduler=2"], "no such stage"),
         (["up", "--engine", "magic"], "--engine='magic': must be one of vllm, simulated"),
