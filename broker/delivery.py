@@ -17,7 +17,8 @@ ACK_TIMEOUT_S = 2.0
 class Position(NamedTuple):
     """Where a message stands: `sequence` in its stream, `number` (from 1) among all that its consumer sent.
 
-    `deliveries` counts from 1, `stored_at` is Unix time by the broker's clock, in seconds.
+    `deliveries` counts from 1, `stored_at` is Unix time by the broker's clock, in seconds. `pending` messages wait
+    behind it, for whoever pulls next.
     """
 
     consumer: str
@@ -25,6 +26,7 @@ class Position(NamedTuple):
     sequence: int
     number: int
     stored_at: float
+    pending: int
 
 
 def position_of(ack_subject: str) -> Position:
@@ -35,14 +37,14 @@ def position_of(ack_subject: str) -> Position:
     """
     tokens = ack_subject.split(".")
     first = 3 if len(tokens) == 9 else 5
-    consumer, deliveries, sequence, number, stored_at = tokens[first : first + 5]
-    return Position(consumer, int(deliveries), int(sequence), int(number), int(stored_at) / 1e9)
+    consumer, deliveries, sequence, number, stored_at, pending = tokens[first : first + 6]
+    return Position(consumer, int(deliveries), int(sequence), int(number), int(stored_at) / 1e9, int(pending))
 
 
 class Delivery(msgspec.Struct, frozen=True):
     """A message in hand. `sequence` is its own in the stream, `deliveries` counts from 1 and is no fencing token.
 
-    `stored_at` is Unix time by the broker's clock, in seconds.
+    `stored_at` is Unix time by the broker's clock, in seconds. `pending` messages waited behind it when it was sent.
     """
 
     data: bytes
@@ -54,6 +56,7 @@ class Delivery(msgspec.Struct, frozen=True):
     content_type: str = ""
     trace: str = ""
     message_id: str = ""
+    pending: int = 0
 
 
 def delivery_of(message: Inbound) -> Delivery:
@@ -69,6 +72,7 @@ def delivery_of(message: Inbound) -> Delivery:
         content_type=message.headers.get(CONTENT_TYPE, ""),
         trace=message.headers.get(TRACE, ""),
         message_id=message.headers.get(MESSAGE_ID, ""),
+        pending=position.pending,
     )
 
 

@@ -96,6 +96,8 @@ def _literals(kind: Any) -> tuple[str, ...] | None:
 
 
 def _name_of(kind: Any) -> str:
+    if kind == dict[str, float]:
+        return "weights"
     origin = typing.get_origin(kind) or kind
     name = str(getattr(origin, "__name__", origin))
     return "str" if name == "Literal" else "Path" if name == "PosixPath" else name
@@ -152,6 +154,13 @@ def _map(text: str) -> dict[str, str]:
     return found
 
 
+def _weights(text: str) -> dict[str, float]:
+    found = {name: _float(value) for name, value in _map(text).items()}
+    if not all(value > 0 for value in found.values()):
+        raise ValueError(text)
+    return found
+
+
 def _tuple(text: str) -> tuple[str, ...]:
     return tuple(_list(text))
 
@@ -165,6 +174,7 @@ _PARSERS: dict[str, Parser] = {
     "list": _list,
     "tuple": _tuple,
     "dict": _map,
+    "weights": _weights,
 }
 
 _NAMES = {
@@ -176,4 +186,5 @@ _NAMES = {
     "list": "a list (a,b or JSON)",
     "tuple": "a list (a,b or JSON)",
     "dict": "a map (a=1,b=2 or JSON)",
+    "weights": "a map to numbers above 0 (a=1,b=0.5 or JSON)",
 }

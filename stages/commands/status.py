@@ -1,4 +1,4 @@
-"""What `headrace status` knows: streams and their depth, partitions, workers, and how fast all of it moves."""
+"""What `headrace status` knows: streams and their depth, partitions, workers, backlogs, and how fast it all moves."""
 
 import asyncio
 import time
@@ -12,11 +12,12 @@ from broker.leases import owners
 from broker.topology import Depths, Topology, depths, verify
 from schemas.codec import WireError, decode
 from schemas.control import WorkerStatus
+from stages.commands.backlogs import HeardBacklogs, ModelBacklog
 
 log = structlog.get_logger()
 
 LISTEN_S = 0.7
-"""Longer than the time between two heartbeats: every worker is heard."""
+"""Longer than the time between two heartbeats, or two words of a scheduler: every one is heard."""
 
 SILENT_AFTER_S = 2.0
 
@@ -41,6 +42,7 @@ class Snapshot:
     workers: list[WorkerStatus]
     requests_per_s: float = 0.0
     tokens_per_s: float = 0.0
+    backlogs: list[ModelBacklog] = field(default_factory=list[ModelBacklog])
 
 
 @dataclass
@@ -64,12 +66,16 @@ class Observer:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._heard: dict[str, _Heard] = {}
+        self._backlogs = HeardBacklogs()
         self._before: _Counts | None = None
 
     async def start(self, patience_s: float) -> None:
         """Raises `Unavailable` where there are no streams of Headrace."""
         self._topology: Topology = await verify(self._connection, patience_s)
-        self._subscription: Subscription = await self._connection.subscribe(subjects.worker("*", "*"), self._on_worker)
+        self._subscriptions: list[Subscription] = [
+            await self._connection.subscribe(subjects.worker("*", "*"), self._on_worker),
+            await self._connection.subscribe(subjects.backlog("*"), self._on_backlog),
+        ]
         await self._connection.prove_subscriptions()
 
     async def snapshot(self, listen_s: float = LISTEN_S) -> Snapshot:
@@ -87,10 +93,12 @@ class Observer:
             workers=self._workers(),
             requests_per_s=_rate(now.requests - before.requests, now, before),
             tokens_per_s=_rate(_more(now.tokens, before.tokens), now, before),
+            backlogs=self._backlogs.by_model(),
         )
 
     async def close(self) -> None:
-        await self._subscription.close()
+        for subscription in self._subscriptions:
+            await subscription.close()
 
     async def _on_worker(self, message: Inbound) -> None:
         try:
@@ -99,6 +107,12 @@ class Observer:
             log.debug("status.heartbeat_unreadable", subject=message.subject, error=str(error))
             return
         self._heard[status.worker] = _Heard(status)
+
+    async def _on_backlog(self, message: Inbound) -> None:
+        try:
+            self._backlogs.hear(message)
+        except WireError as error:
+            log.debug("status.backlog_unreadable", subject=message.subject, error=str(error))
 
     def _workers(self) -> list[WorkerStatus]:
         """Those that still beat, by model and name."""

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from broker import subjects
 from schemas.control import WorkerStatus
+from stages.commands.backlogs import ModelBacklog
 from stages.commands.status import Partition, Snapshot
 from stages.settings import mask_user
 
@@ -30,6 +31,7 @@ def as_tables(snapshot: Snapshot, url: str) -> RenderableType:
         _streams(snapshot),
         Text(LEGEND, style="dim"),
         _partitions(snapshot.partitions),
+        *_backlogs(snapshot.backlogs),
         _workers(snapshot.workers),
     )
 
@@ -60,6 +62,21 @@ def _partitions(partitions: list[Partition]) -> Table:
         lags = "  ".join(f"{each.number}: [bold]{each.lag}[/bold]" for each in owned)
         table.add_row(owner or "[red]nobody[/red]", lags, str(sum(each.results for each in owned)))
     return table
+
+
+def _backlogs(backlogs: list[ModelBacklog]) -> list[Table]:
+    """What waits for workers, by model; nothing where no scheduler speaks of any."""
+    if not backlogs:
+        return []
+    table = _table("model", "schedulers", "tickets waiting", "tokens", "tokens/s", "seconds")
+    for each in backlogs:
+        numbers = [str(each.schedulers), str(each.tickets), str(each.tokens)]
+        table.add_row(each.model, *numbers, f"{each.rate:.0f}" if each.rate else "—", _wait(each.seconds))
+    return [table]
+
+
+def _wait(seconds: float) -> str:
+    return "[red]unknown[/red]" if seconds < 0 else f"{seconds:.1f}"
 
 
 def _workers(workers: list[WorkerStatus]) -> RenderableType:

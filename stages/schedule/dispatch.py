@@ -11,12 +11,13 @@ import structlog
 from broker.connection import BrokerError
 from broker.work_queue import Delivery
 from schemas.faults import Fault
+from stages.schedule.fairness import Tenants
 from stages.schedule.granted import GrantedTickets
 from stages.schedule.grants import Granter, Outcome
 from stages.schedule.held import Held, Phase
 from stages.schedule.journal_lane import SLOW_S, JournalLane
 from stages.schedule.window import Window
-from stages.schedule.workers import Worker
+from stages.schedule.workers import Room, Worker
 from stages.telemetry import ATTEMPT, CHOICE, REQUEST_ID, REQUEST_MODEL, Telemetry
 
 log = structlog.get_logger()
@@ -33,40 +34,56 @@ class Tickets(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """A ticket and the worker chosen for it, whose room (KV cache in tokens) is taken until the grant is settled.
+class Assignment:
+    """A ticket and the worker chosen for it, whose room is taken until the grant is settled.
 
-    All of its room, where the ticket has to run `alone`.
+    It is `tokens` long (prompt, ids so far, what is reserved for the answer); `cached` of these are expected in the KV
+    cache. Its tenant has been promised them, unless the worker does not get it.
     """
 
     held: Held
     worker: Worker
-    kv_tokens: int
-    alone: bool
+    tokens: int
+    cached: int
+    tenants: Tenants
+
+    @property
+    def room(self) -> Room:
+        """What it takes of the worker."""
+        missing = self.held.length - self.cached
+        return Room(kv_tokens=self.tokens - self.cached, prefill_tokens=missing, alone=self.held.alone)
 
     def place(self) -> None:
         self.held.enter(Phase.PLACED)
-        self.worker.place(self.kv_tokens, alone=self.alone)
+        self.worker.place(self.room)
+        self.tenants.promise(self.held.ticket.tenant, self.held.length)
 
     def unplace(self) -> None:
-        self.worker.unplace(self.kv_tokens, alone=self.alone)
+        """Settled: if it was taken, the worker's own credits say so from now on."""
+        self.worker.unplace(self.room)
+
+    def take_back(self) -> None:
+        """The worker does not get it."""
+        self.unplace()
+        self.tenants.promise(self.held.ticket.tenant, -self.held.length)
+        self.held.put_back()
 
 
 @dataclass
 class Entries:
     """What one tick writes into one partition."""
 
-    fresh: list[Placement] = field(default_factory=list[Placement])
+    fresh: list[Assignment] = field(default_factory=list[Assignment])
     asks: list[Held] = field(default_factory=list[Held])
     ends: list[Held] = field(default_factory=list[Held])
 
 
 @dataclass
 class Work:
-    """What one tick has decided: entries by partition, and placements that have their open already."""
+    """What one tick has decided: entries by partition, and assignments that have their open already."""
 
     entries: dict[int, Entries] = field(default_factory=dict[int, Entries])
-    opened: list[Placement] = field(default_factory=list[Placement])
+    opened: list[Assignment] = field(default_factory=list[Assignment])
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.opened)
@@ -110,20 +127,20 @@ class Dispatcher:
 
     async def carry_out(self, work: Work) -> None:
         """Stores the entries, all partitions at once, and grants what has its open; a slow partition follows alone."""
-        ready, slow = list(work.opened), set[asyncio.Task[list[Placement]]]()
+        ready, slow = list(work.opened), set[asyncio.Task[list[Assignment]]]()
         if len(work.entries) == 1 and not ready:  # mostly; nobody else would wait for it
             ((partition, entries),) = work.entries.items()
             ready = await self._write(partition, entries)
         elif work.entries:
             writing = [asyncio.create_task(self._write(partition, one)) for partition, one in work.entries.items()]
             done, slow = await asyncio.wait(writing, timeout=SLOW_S)
-            ready.extend(placement for task in done for placement in task.result())
+            ready.extend(assignment for task in done for assignment in task.result())
         self._grant(ready)
         for task in asyncio.as_completed(slow):
             self._grant(await task)
 
-    async def _write(self, partition: int, entries: Entries) -> list[Placement]:
-        """Appends one message. Returns the placements whose open is now stored."""
+    async def _write(self, partition: int, entries: Entries) -> list[Assignment]:
+        """Appends one message. Returns the assignments whose open is now stored."""
         opens = [one.held.open_entry(self._model, worker=one.worker.id) for one in entries.fresh]
         opens += [held.open_entry(self._model) for held in entries.asks]
         ends = [held.end_entry(held.fault or DEADLINE) for held in entries.ends]
@@ -140,8 +157,8 @@ class Dispatcher:
 
     def _stored(self, entries: Entries, replies: list[str], sequence: int) -> None:
         now = self._clock()
-        for placement in entries.fresh:
-            placement.held.attempt = sequence
+        for assignment in entries.fresh:
+            assignment.held.attempt = sequence
         for held, reply in zip(entries.asks, replies, strict=True):
             if held.phase is Phase.ASKED and held.reply == reply:
                 held.asked_at(now, self._open_answer_s)
@@ -150,8 +167,8 @@ class Dispatcher:
 
     def _not_stored(self, entries: Entries, replies: list[str]) -> None:
         """Everything waits for the next tick after the partition's back-off."""
-        for placement in entries.fresh:
-            self._put_back(placement)
+        for assignment in entries.fresh:
+            assignment.take_back()
         for held, reply in zip(entries.asks, replies, strict=True):
             if held.phase is Phase.ASKED and held.reply == reply:
                 held.ask()
@@ -168,14 +185,14 @@ class Dispatcher:
         self._window.remove(held)
         self._queue.let_go(held.delivery)
 
-    def _grant(self, placements: Iterable[Placement]) -> None:
+    def _grant(self, assignments: Iterable[Assignment]) -> None:
         """One grant a worker, each on its own: a worker that does not answer holds up nobody else."""
-        by_worker: dict[Worker, list[Placement]] = {}
-        for placement in placements:
-            if self._still_wanted(placement.held):
-                by_worker.setdefault(placement.worker, []).append(placement)
+        by_worker: dict[Worker, list[Assignment]] = {}
+        for assignment in assignments:
+            if self._still_wanted(assignment.held):
+                by_worker.setdefault(assignment.worker, []).append(assignment)
             else:
-                self._put_back(placement)
+                assignment.take_back()
         for worker, chosen in by_worker.items():
             self._spawn(self._grant_to(worker, chosen))
 
@@ -184,38 +201,36 @@ class Dispatcher:
             held.fault = DEADLINE
         return not held.gone and held.fault is None
 
-    async def _grant_to(self, worker: Worker, placements: list[Placement]) -> None:
+    async def _grant_to(self, worker: Worker, assignments: list[Assignment]) -> None:
         now = self._clock()
-        for placement in placements:
-            placement.held.unused = False
+        for assignment in assignments:
+            assignment.held.unused = False
         worker.granting()
-        outcome = await self._granter.send(worker.id, [one.held.grant_item(now) for one in placements])
+        outcome = await self._granter.send(worker.id, [one.held.grant_item(now) for one in assignments])
         # One that was cancelled on its way says nothing about the worker's room.
-        refused = [one for one in placements if one.held.sequence not in outcome.taken and one.held.fault is None]
+        refused = [one for one in assignments if one.held.sequence not in outcome.taken and one.held.fault is None]
         worker.granted(outcome.room, all_taken=not refused)
-        for placement in placements:
-            self._settle(placement, outcome, now)
+        for assignment in assignments:
+            self._settle(assignment, outcome, now)
         if refused:
-            log.info("schedule.grant_refused", worker=worker.id, refused=len(refused), tickets=len(placements))
+            log.info("schedule.grant_refused", worker=worker.id, refused=len(refused), tickets=len(assignments))
         self._wake()
 
-    def _settle(self, placement: Placement, outcome: Outcome, granted_at: float) -> None:
-        held = placement.held
-        if held.sequence in outcome.taken:
-            placement.unplace()
-            self._taken(held, placement.worker.id, granted_at)
+    def _settle(self, assignment: Assignment, outcome: Outcome, granted_at: float) -> None:
+        held = assignment.held
+        taken = held.sequence in outcome.taken
+        if taken and not assignment.worker.silent:
+            assignment.unplace()
+            assignment.worker.took(assignment.room, self._clock())
+            self._taken(held, assignment.worker.id, granted_at)
             return
         if held.sequence in outcome.too_large:
             held.fault = held.fault or TOO_LARGE
-        self._put_back(placement)
-        if held.sequence in outcome.unanswered:
+        assignment.take_back()
+        if taken or held.sequence in outcome.unanswered:
             held.ask()
         else:
             held.unused = True
-
-    def _put_back(self, placement: Placement) -> None:
-        placement.unplace()
-        placement.held.put_back()
 
     def _taken(self, held: Held, worker: str, granted_at: float) -> None:
         """From here on the worker keeps the ticket alive."""

@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 from broker.work_queue import Delivery
 from schemas.faults import Fault
 from schemas.grant import GrantItem
 from schemas.journal import End, Open, OpenReply
+from schemas.placement import Placement
 from schemas.poison import ALONE_FROM
 from schemas.ticket import StageTime, Ticket
 from stages.schedule.granted import Granted
-from stages.schedule.policy import Waiting
+from stages.schedule.policy import Choice, Waiting
 
 LONGEST_ASK_S = 16.0
 
@@ -32,6 +34,7 @@ class Held:
 
     `attempt` is 0 until an open is stored, `deaths` as in `OpenReply`. `unused`: an open was written, or may have been,
     that no worker ever got.
+    `held_since` is when it first waited for a better worker than a free one, `placement` why it went where it did.
     `gone`: no longer ours, whatever is still under way for it has no effect. `shelves` are the window's, by phase.
     """
 
@@ -48,15 +51,22 @@ class Held:
     unused: bool = False
     fault: Fault | None = None
     reply: str = ""
-    ask_again_at: float = float("inf")
+    ask_again_at: float = inf
     asked: int = 0
     gone: bool = False
+    held_since: float = inf
+    placement: Placement | None = None
     shelves: "Shelves | None" = field(default=None, repr=False)
     _waiting: Waiting | None = field(default=None, repr=False)
 
     @property
     def sequence(self) -> int:
         return self.delivery.sequence
+
+    @property
+    def length(self) -> int:
+        """Tokens before the next one: prompt and ids so far."""
+        return (len(self.ticket.prompt) + len(self.ids)) // 4
 
     @property
     def alone(self) -> bool:
@@ -80,8 +90,28 @@ class Held:
         self.attempt = 0
         self.ids = b""
         self._waiting = None
-        self.ask_again_at = float("inf")  # counts from the moment the next open is stored
+        self.ask_again_at = inf  # counts from the moment the next open is stored
         self.enter(Phase.END if self.fault else Phase.ASK)
+
+    def hold(self, now: float) -> None:
+        """A better worker will be free in a moment."""
+        if self.held_since == inf:
+            self.held_since = now
+            self._waiting = None
+
+    def place(self, choice: Choice, *, queue: int, known: bool, now: float) -> None:
+        """It goes to this worker, before `queue` others; `known`: what that one's cache holds."""
+        self.placement = Placement(
+            worker=choice.worker,
+            cached=choice.cached if known else -1,
+            cost=round(choice.cost_s, 6),
+            workers=choice.workers,
+            rival=choice.rival,
+            rival_cached=choice.rival_cached,
+            rival_cost=round(choice.rival_cost_s, 6),
+            held=round(max(now - self.held_since, 0.0), 6),
+            queue=queue,
+        )
 
     def put_back(self) -> None:
         """The chosen worker did not get it."""
@@ -102,7 +132,7 @@ class Held:
         self.enter(Phase.READY)
         self.attempt, self.ids, self.deaths = reply.attempt, reply.ids, reply.deaths
         self._waiting = None
-        self.ask_again_at, self.asked = float("inf"), 0
+        self.ask_again_at, self.asked = inf, 0
 
     def kv_tokens(self, reserve: int) -> int:
         """KV cache to start with: all ids there are, and `reserve` tokens of the answer (fewer if it ends before)."""
@@ -124,6 +154,7 @@ class Held:
                 generated_tokens=len(self.ids) // 4,
                 block_hashes=self.ticket.block_hashes,
                 alone=self.alone,
+                held_since=self.held_since,
             )
         return self._waiting
 
@@ -174,6 +205,7 @@ class Held:
             ids=self.ids,
             schedule=StageTime(self.queued_s, max(now - self.pulled_at, 0.0)),
             deaths=self.deaths,
+            placement=self.placement,
         )
 
 

@@ -9,14 +9,16 @@ from typing import Any
 
 import structlog
 
-from broker.connection import BrokerError, Connection
+from broker.connection import Connection
 from broker.publisher import Publisher
-from broker.subjects import TICKETS, dead, schedule_consumer
+from broker.subjects import TICKETS, schedule_consumer
 from broker.topology import Topology, ensure_schedule_consumer
 from broker.work_queue import Delivery, WorkQueue, nak
-from schemas.codec import WireError, encode
-from schemas.control import DeadLetter, WorkerStatus
+from schemas.codec import WireError
+from schemas.control import WorkerStatus
 from schemas.journal import OpenReply
+from stages.schedule.backlog_reports import ModelBacklog, Reports
+from stages.schedule.cached_blocks import CachedBlocks
 from stages.schedule.dispatch import Dispatcher
 from stages.schedule.feed import Feed
 from stages.schedule.grants import Granter
@@ -24,9 +26,13 @@ from stages.schedule.journal_lane import JournalLane
 from stages.schedule.scheduler import Scheduler
 from stages.schedule.settings import ScheduleSettings
 from stages.schedule.taking_back import TakingBack
+from stages.schedule.unreadable import bury
 from stages.telemetry import Telemetry
 
 log = structlog.get_logger()
+
+LOOK_AGAIN_S = 0.01
+"""What waits although a slot is free waits for something that nobody announces: computed prompts, a better worker."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -47,6 +53,7 @@ class Shared:
     publisher: Publisher
     lanes: list[JournalLane]
     granter: Granter
+    reports: Reports
     inbox: str
     cancelled: Container[str]
     spawn: Spawn
@@ -65,6 +72,7 @@ class ModelLoop:
         self._wake = asyncio.Event()
         self._underway: set[asyncio.Task[None]] = set()
         self._feed = Feed(self._make_queue, shared.look, shared.spawn)
+        self.cached = CachedBlocks()
         self.scheduler = Scheduler(
             model,
             shared.settings,
@@ -72,6 +80,14 @@ class ModelLoop:
             queue=self._feed,
             inbox=f"{shared.inbox}.{model}",
             cancelled=shared.cancelled,
+            cached=self.cached,
+        )
+        self.backlog = ModelBacklog(
+            model,
+            self.scheduler.window,
+            shared.reports,
+            slots=shared.settings.window,
+            reserve=shared.settings.output_reserve,
         )
         self._dispatcher = Dispatcher(
             model=model,
@@ -86,7 +102,6 @@ class ModelLoop:
             open_answer_s=shared.settings.open_answer_s,
             clock=_now,
         )
-
         self._taking_back = TakingBack(shared.lanes, lambda ack: nak(shared.connection, ack))
 
     async def start(self) -> None:
@@ -118,8 +133,12 @@ class ModelLoop:
         """Several times a second: silent workers, and whatever a clock may have made due."""
         if self._shared.may_judge():
             silences = self.scheduler.take_back_silent(_now(), self._shared.undisturbed_since())
+            for silence in silences:
+                self.cached.gone(silence.worker)
             if silences:
                 self._spawn(self._taking_back.carry_out(silences))
+        # Cut off, nobody can be granted anything: that time says nothing of a rate.
+        self.backlog.looked(len(self.scheduler.workers) if self._shared.connection.connected else 0, _now())
         if len(self.scheduler.window):
             self._wake.set()
 
@@ -158,6 +177,7 @@ class ModelLoop:
     async def _pull(self) -> None:
         async for batch in self._feed.batches():
             now = _now()
+            self.backlog.pulled(batch[-1].pending)
             for delivery in batch:
                 self._take_in(delivery, now)
             self._wake.set()
@@ -166,22 +186,7 @@ class ModelLoop:
         try:
             self.scheduler.pulled(delivery, now)
         except WireError as error:
-            self._spawn(self._bury(delivery, str(error)))
-
-    async def _bury(self, delivery: Delivery, reason: str) -> None:
-        """A ticket that cannot be read has no owner who could answer it: the one case in which a scheduler acks."""
-        log.error("schedule.ticket_unreadable", subject=delivery.subject, sequence=delivery.sequence, reason=reason)
-        letter = DeadLetter(
-            subject=delivery.subject, reason=reason, payload=delivery.data, content_type=delivery.content_type
-        )
-        message_id = f"ticket.{delivery.sequence}"
-        try:
-            await self._shared.publisher.publish_patiently(dead(self._model), encode(letter), message_id=message_id)
-            await self._feed.ack(delivery)
-        except BrokerError as error:
-            # It comes again after the ack wait.
-            log.error("schedule.ticket_not_buried", sequence=delivery.sequence, error=str(error))  # noqa: TRY400
-            self._feed.let_go(delivery)
+            self._spawn(bury(self._shared.publisher, self._feed, self._model, delivery, str(error)))
 
     async def _tick_for_ever(self) -> None:
         """Event driven: an idle model costs nothing, and a burst becomes one grant a worker."""
@@ -190,16 +195,22 @@ class ModelLoop:
             await self._wake.wait()
             await asyncio.sleep(0)  # whatever else this turn of the loop brings goes along
             self._wake.clear()
+            begin = _now()
             self._tick()
-            await asyncio.sleep(pause_s)
+            # A long backlog leaves the loop three quarters of its time for everything else.
+            await asyncio.sleep(max(pause_s, 3 * (_now() - begin)))
 
     def _tick(self) -> None:
         self._shared.look()
         if not self._shared.connection.connected:
             return  # what is written now would be sent late, and mean something else by then
-        work = self.scheduler.tick(_now())
+        now = _now()
+        work = self.scheduler.tick(now)
+        self.backlog.ticked(work, len(self.scheduler.workers), now)
         if work:
             self._spawn(self._dispatcher.carry_out(work))
+        if self.scheduler.looks_again:
+            asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._wake.set)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._shared.spawn(work)

@@ -1,16 +1,14 @@
-"""Which ticket goes to which worker, in which order. Pure functions: the state of one moment in, a plan out.
+"""Which ticket goes to which worker, in which order: a pure function's types, the state of a moment in, a plan out.
 
-A policy is any function of type `Policy`; `most_free` is the one in use. It never gives a worker more than its
-credits, and leaves out what fits nowhere.
+`cheapest.cheapest` is the policy in use. No policy gives a worker more than its credits.
 """
 
-import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from math import inf
 
-PASSED_OVER_S = 2.0
-"""A ticket that fitted nowhere for so long has room kept for it: smaller ones would take it for ever."""
+Matches = Mapping[str, int]
+"""Worker → how many blocks at the beginning of a prompt it has; workers without the first one are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +16,8 @@ class Waiting:
     """A ticket that may be granted now. `priority`: lower goes first, as in vLLM. `sequence` is its order of arrival.
 
     `kv_tokens` is the KV cache it needs to start (prompt, ids so far, a little of the answer); times are seconds on
-    the clock of `State.now`. Prompt and hashes are there for policies that place by prefix. `alone`: nothing else may
-    go to its worker with it, which begins it once its engine is empty, whatever the size.
+    the clock of `State.now`. `alone`: nothing else may go to its worker with it, which begins it once its engine is
+    empty, whatever the size. `held_since` is when a plan first held it for a better worker (`Plan.held`).
     """
 
     sequence: int
@@ -32,11 +30,22 @@ class Waiting:
     generated_tokens: int = 0
     block_hashes: bytes = field(default=b"", repr=False)
     alone: bool = False
+    held_since: float = inf
+
+    @property
+    def length(self) -> int:
+        """Tokens of which the KV cache has to be there before the next one can be computed."""
+        return self.prompt_tokens + self.generated_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A worker that can take something: its credits, less what was granted since, its load, its steps' time (s)."""
+    """A worker: its credits, less what was granted since, its load, and its pace.
+
+    A step of it takes `base_s + decode_s · decoding + prefill_s · prompt tokens`. `open`: it may be offered something
+    now, no grant to it is under way. `prefill_tokens` are granted to it and not computed yet, `running` are its
+    sequences with these. `free_in_s` is when the next of its sequences ends, about.
+    """
 
     worker: str
     slots: int
@@ -44,103 +53,64 @@ class Candidate:
     kv_capacity: int = 0
     max_slots: int = 0
     running: int = 0
-    waiting: int = 0
     step_tokens: int = 0
-    step_s: float = 0.0
     role: str = "both"
+    open: bool = True
+    prefill_tokens: int = 0
+    base_s: float = 0.01
+    decode_s: float = 0.00005
+    prefill_s: float = 0.00005
+    free_in_s: float = 0.0
+
+
+def _nothing(_: Waiting) -> Matches:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One moment. `now` is the event loop's clock, in seconds."""
+    """One moment. `now` is the event loop's clock, in seconds.
+
+    `levels` and `weights` are those of `fairness.Tenants`; `matches` tells how many blocks (of `block_tokens` tokens)
+    of a ticket's prompt which worker has. `long_tokens`: a prompt of which more has to be computed is a long one. The
+    tenants `ahead` leave a worker's last slots to others.
+    """
 
     now: float
     waiting: Sequence[Waiting]
     candidates: Sequence[Candidate]
+    levels: Mapping[str, float] = field(default_factory=dict[str, float])
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    matches: Callable[[Waiting], Matches] = _nothing
+    block_tokens: int = 0
+    long_tokens: int = 1 << 40
+    ahead: frozenset[str] = frozenset()
 
 
-Plan = dict[int, str]
-"""Ticket (its sequence) → worker, in the order in which the tickets are to run."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where a ticket goes, and why: predicted seconds to its first token, tokens of it that are cached, the next best.
+
+    `workers` could have taken it, as far as they were looked at.
+    """
+
+    worker: str
+    cached: int = 0
+    cost_s: float = 0.0
+    workers: int = 1
+    rival: str = ""
+    rival_cached: int = 0
+    rival_cost_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Plan:
+    """`grants`: ticket (its sequence) → where it goes, in the order in which they are to run. `held`: those that wait
+    though somebody could take them now, since it is about to be cheaper elsewhere.
+    """
+
+    grants: dict[int, Choice] = field(default_factory=dict[int, Choice])
+    held: list[int] = field(default_factory=list[int])
+
 
 Policy = Callable[[State], Plan]
-
-
-def most_free(state: State) -> Plan:
-    """Priority, then arrival; each to the worker with the most free slots by then, then the most free KV cache.
-
-    One that has to run alone goes to an idle worker, else to the least busy one, which makes room for it.
-    """
-    room = _Room(state.candidates)
-    plan: Plan = {}
-    for ticket in sorted(state.waiting, key=_ORDER):
-        if not room:
-            break
-        worker = room.take_whole() if ticket.alone else room.take(ticket.kv_tokens)
-        if worker:
-            plan[ticket.sequence] = worker
-        elif not ticket.alone and state.now - ticket.waiting_since > PASSED_OVER_S:
-            room.keep_largest()
-    return plan
-
-
-_ORDER = attrgetter("priority", "sequence")
-
-
-class _Room:
-    """The free capacity of all workers while a plan is made, the most free one first."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._heap = [(-one.slots, -one.kv_tokens, one.worker) for one in candidates if one.slots > 0]
-        heapq.heapify(self._heap)
-        # Nothing will ever fit better than into an empty worker: that one decides for itself.
-        self._empty = {one.worker: one.max_slots for one in candidates if one.max_slots}
-        self._busy = {one.worker: (one.max_slots - one.slots, one.running + one.waiting) for one in candidates}
-        self._too_large: float = float("inf")
-        self._kept = False
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
-
-    def take(self, kv_tokens: int) -> str:
-        """The worker that gets a ticket of this size, "" where it fits nowhere."""
-        if kv_tokens >= self._too_large:
-            return ""
-        passed: list[tuple[int, int, str]] = []
-        found = ""
-        while self._heap and not found:
-            entry = heapq.heappop(self._heap)
-            if self._fits(kv_tokens, entry):
-                found = entry[2]
-                self._busy.pop(found, None)
-                self._put(entry[0] + 1, entry[1] + kv_tokens, found)
-            else:
-                passed.append(entry)
-        for entry in passed:
-            heapq.heappush(self._heap, entry)
-        if not found:
-            self._too_large = kv_tokens
-        return found
-
-    def take_whole(self) -> str:
-        """The least busy of the workers that this plan gives nothing to, for a ticket alone; "" where there is none."""
-        untouched = [entry for entry in self._heap if entry[2] in self._busy]
-        if not untouched:
-            return ""
-        chosen = min(untouched, key=lambda entry: (self._busy[entry[2]], entry))
-        self._heap.remove(chosen)
-        heapq.heapify(self._heap)
-        return chosen[2]
-
-    def keep_largest(self) -> None:
-        """Takes the worker with the most free KV cache out of this plan, once: its room is saved up."""
-        if self._heap and not self._kept:
-            self._kept = True
-            self._heap.remove(min(self._heap, key=lambda entry: entry[1]))
-            heapq.heapify(self._heap)
-
-    def _fits(self, kv_tokens: int, entry: tuple[int, int, str]) -> bool:
-        return kv_tokens <= -entry[1] or -entry[0] == self._empty.get(entry[2])
-
-    def _put(self, slots: int, kv_tokens: int, worker: str) -> None:
-        if slots < 0:
-            heapq.heappush(self._heap, (slots, min(kv_tokens, 0), worker))

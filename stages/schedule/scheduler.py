@@ -12,11 +12,15 @@ from schemas.codec import decode
 from schemas.control import WorkerStatus
 from schemas.journal import OpenReply
 from schemas.ticket import Ticket
-from stages.schedule.dispatch import CANCELLED, DEADLINE, Placement, Tickets, Work
+from stages.schedule.cached_blocks import CachedBlocks
+from stages.schedule.cheapest import cheapest
+from stages.schedule.dispatch import CANCELLED, DEADLINE, Assignment, Tickets, Work
+from stages.schedule.fairness import Tenants
 from stages.schedule.granted import Accused, Granted, GrantedTickets
 from stages.schedule.held import Held, Phase
 from stages.schedule.journal_lane import JournalLane
-from stages.schedule.policy import Policy, State, most_free
+from stages.schedule.lengths import Lengths
+from stages.schedule.policy import Candidate, Choice, Policy, State
 from stages.schedule.settings import ScheduleSettings
 from stages.schedule.taking_back import Silence, TakenBack
 from stages.schedule.window import Window
@@ -31,7 +35,8 @@ log = structlog.get_logger()
 class Scheduler:
     """State and decisions of one model; it waits for nothing. `now` is always the event loop's clock, in seconds.
 
-    `inbox` is the prefix under which answers to opens arrive, `cancelled` holds the keys of cancelled requests.
+    `inbox` is the prefix under which answers to opens arrive, `cancelled` holds the keys of cancelled requests; whoever
+    calls keeps `cached` up to date.
     """
 
     def __init__(
@@ -43,13 +48,17 @@ class Scheduler:
         queue: Tickets,
         inbox: str,
         cancelled: Container[str],
-        policy: Policy = most_free,
+        cached: CachedBlocks,
+        policy: Policy = cheapest,
     ) -> None:
         self.model = model
         self.window = Window()
         self.workers = Workers(settings.worker_silent_s)
         self.granted = GrantedTickets()
+        self.tenants = Tenants(settings.tenant_weights)
         self._accused = Accused()
+        self._cached = cached
+        self._lengths = Lengths()
         self._reserve = settings.output_reserve
         self._lanes = lanes
         self._queue = queue
@@ -58,6 +67,8 @@ class Scheduler:
         self._policy = policy
         self._replies = itertools.count(1)
         self._look_at = 0.0
+        self.looks_again = False
+        """Whether the last tick left something although a slot was free: the next one may find that changed."""
 
     def pulled(self, delivery: Delivery, now: float) -> None:
         """Takes in one ticket. Raises `WireError` where it is none."""
@@ -73,6 +84,7 @@ class Scheduler:
             queued_s=age_s,
         )
         self.window.put(held)
+        self._lengths.came(ticket.prompt_tokens)
         # A broker killed right after a fetch starts counting deliveries again: what we know ourselves counts too.
         if self.granted.forget(delivery.sequence) or delivery.deliveries > 1:
             held.ask()
@@ -90,9 +102,11 @@ class Scheduler:
 
     def heard(self, status: WorkerStatus, now: float) -> bool:
         """A heartbeat. Returns whether the worker could take something now."""
+        for tenant, tokens in self.workers.served_since(status):
+            self.tenants.served(tenant, tokens)
         worker = self.workers.heard(status, now)
         self.granted.heard(worker.id, frozenset(status.held), now)
-        return worker.takes and worker.candidate().slots > 0
+        return worker.open and worker.candidate(now).slots > 0
 
     def answered(self, subject: str, reply: OpenReply) -> None:
         """The owner's answer to an open that was not fresh."""
@@ -142,11 +156,11 @@ class Scheduler:
             held.enter(Phase.ASKED)
             self.window.expect(held, f"{self._inbox}.{next(self._replies)}")
             work.partition(held.partition).asks.append(held)
-        for placement in self._place(now):
-            if placement.held.fresh:
-                work.partition(placement.held.partition).fresh.append(placement)
+        for assignment in self._place(now):
+            if assignment.held.fresh:
+                work.partition(assignment.held.partition).fresh.append(assignment)
             else:
-                work.opened.append(placement)
+                work.opened.append(assignment)
         return work
 
     def _look_at_clocks(self, now: float) -> None:
@@ -163,26 +177,55 @@ class Scheduler:
     def _writable(self, phase: Phase, now: float) -> list[Held]:
         return [held for held in self.window.in_phase(phase) if self._lanes[held.partition].takes(now)]
 
-    def _place(self, now: float) -> list[Placement]:
-        candidates = self.workers.candidates()
-        if not candidates:
+    def _place(self, now: float) -> list[Assignment]:
+        self.looks_again = False
+        candidates = self.workers.candidates(now)
+        if not any(one.open and one.slots for one in candidates):
             return []
-        shut = {number for number, lane in enumerate(self._lanes) if not lane.takes(now)}
-        ready = self.window.in_phase(Phase.READY)
-        if shut:
-            ready = [held for held in ready if not (held.fresh and held.partition in shut)]
+        ready = self._ready(now)
         if not ready:
             return []
-        plan = self._policy(State(now, [held.waiting(self._reserve) for held in ready], candidates))
-        return [self._placed(self.window.of_sequence(sequence), worker) for sequence, worker in plan.items()]
+        plan = self._policy(self._state(ready, candidates, now))
+        for sequence in plan.held:
+            self.window.of_sequence(sequence).hold(now)
+        self.looks_again = len(plan.grants) < len(ready) and _slots(candidates) > len(plan.grants)
+        return [self._assigned(sequence, choice, len(ready), now) for sequence, choice in plan.grants.items()]
 
-    def _placed(self, held: Held, worker_id: str) -> Placement:
-        worker = self.workers.get(worker_id)
+    def _ready(self, now: float) -> list[Held]:
+        """What may be granted now: a fresh ticket only if its partition takes its open."""
+        shut = {number for number, lane in enumerate(self._lanes) if not lane.takes(now)}
+        ready = self.window.in_phase(Phase.READY)
+        return [held for held in ready if not (held.fresh and held.partition in shut)] if shut else ready
+
+    def _state(self, ready: list[Held], candidates: list[Candidate], now: float) -> State:
+        step_tokens = max(one.step_tokens for one in candidates)
+        levels = self.tenants.levels((held.ticket.tenant for held in ready), now)
+        return State(
+            now,
+            [held.waiting(self._reserve) for held in ready],
+            candidates,
+            levels,
+            self.tenants.weights,
+            lambda ticket: self._cached.match(ticket.block_hashes),
+            self._cached.block_tokens,
+            self._lengths.long_tokens(step_tokens),
+            self.tenants.ahead(levels, now),
+        )
+
+    def _assigned(self, sequence: int, choice: Choice, waiting: int, now: float) -> Assignment:
+        held, worker = self.window.of_sequence(sequence), self.workers.get(choice.worker)
         assert worker is not None, "a policy places on the candidates that it was given"
-        placement = Placement(held, worker, held.kv_tokens(self._reserve), held.alone)
-        placement.place()
-        return placement
+        known = self._cached.known(choice.worker)
+        held.place(choice, queue=waiting - 1, known=known, now=now)
+        assignment = Assignment(held, worker, held.kv_tokens(self._reserve), choice.cached, self.tenants)
+        assignment.place()
+        self._cached.sent(choice.worker, held.ticket.block_hashes)
+        return assignment
 
     def _release(self, held: Held) -> None:
         self.window.remove(held)
         self._queue.let_go(held.delivery)
+
+
+def _slots(candidates: list[Candidate]) -> int:
+    return sum(one.slots for one in candidates if one.open)

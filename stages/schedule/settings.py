@@ -13,7 +13,7 @@ class ScheduleSettings:
     SECTION: ClassVar[str] = "schedule"
 
     window: int = setting(
-        256, "Tickets of one model that a scheduler holds while no worker can take them.", minimum=1, maximum=1024
+        1024, "Tickets of one model that a scheduler holds while no worker can take them.", minimum=1, maximum=8192
     )
     tick_ms: float = setting(
         1.0,
@@ -30,6 +30,9 @@ class ScheduleSettings:
     )
     worker_silent_s: float = setting(
         2.0, "A worker without a heartbeat for so long has its tickets handed to others.", minimum=0.5, maximum=60
+    )
+    tenant_weights: dict[str, float] = setting(
+        {}, "Share of each tenant while several wait: with 2 it gets twice the tokens; 1 if it is not named."
     )
     output_reserve: int = setting(
         64, "Tokens of KV cache counted for an answer beside its prompt when a worker is chosen.", minimum=0

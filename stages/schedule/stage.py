@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
@@ -17,11 +17,13 @@ from schemas.control import Cancel, WorkerStatus
 from schemas.journal import OpenReply
 from schemas.model import ModelCard
 from stages.lifecycle import StageContext
+from stages.schedule.backlog_reports import BacklogReports
+from stages.schedule.cached_blocks import CachedBlocks
 from stages.schedule.grants import Granter
 from stages.schedule.journal_lane import JournalLane
+from stages.schedule.kv_view import KvView
 from stages.schedule.model_loop import ModelLoop, Shared, Spawn
 from stages.schedule.pauses import Pauses
-from stages.schedule.scheduler import Scheduler
 from stages.schedule.settings import ScheduleSettings
 
 log = structlog.get_logger()
@@ -56,6 +58,8 @@ class ScheduleStage:
         self._loops: dict[str, ModelLoop] = {}
         self._cancels = Cancels(connection)
         self._pauses = Pauses(connection, context.topology.ticket_ack_wait_s, _now())
+        self._reports = BacklogReports(connection, context.instance, spawn)
+        self._kv = KvView(connection, context.instance, self._cached, spawn)
         self._shared = Shared(
             connection=connection,
             topology=context.topology,
@@ -64,6 +68,7 @@ class ScheduleStage:
             publisher=Publisher(connection),
             lanes=[JournalLane(journal, number, context.instance) for number in range(context.topology.partitions)],
             granter=Granter(connection, context.instance, settings.grant_timeout_s),
+            reports=self._reports,
             inbox=connection.new_inbox(),
             cancelled=self._cancels,
             spawn=spawn,
@@ -80,6 +85,8 @@ class ScheduleStage:
             await connection.subscribe(f"{self._shared.inbox}.>", self._on_answer),
             await connection.subscribe(worker_subject("*", "*"), self._on_heartbeat),
         ]
+        await self._kv.start()
+        await self._reports.start()
         await connection.prove_subscriptions()
         await self._cancels.start(self._on_cancel)
         self._watch = await Registry(connection).watch(self._on_model)
@@ -93,15 +100,23 @@ class ScheduleStage:
         await self._cancels.stop()
         patience_s = min(self._context.grace_s / 2, 10.0)
         await asyncio.gather(*(loop.drain(patience_s) for loop in self._loops.values()))
-        for subscription in self._subscriptions:
-            await subscription.close()
+        for one in (*self._subscriptions, self._kv, self._reports):
+            await one.close()
 
     async def _on_model(self, card: ModelCard) -> None:
-        if card.slug in self._loops:
+        """A new model, or another card of one that is scheduled."""
+        loop = self._loops.get(card.slug)
+        if loop is not None:
+            loop.cached.use_blocks_of(card.block_size)
             return
         loop = self._loops[card.slug] = ModelLoop(self._shared, card.slug)
+        loop.cached.use_blocks_of(card.block_size)
         await loop.start()
         log.info("schedule.model", model=card.slug)
+
+    def _cached(self, model: str) -> CachedBlocks | None:
+        loop = self._loops.get(model)
+        return loop.cached if loop is not None else None
 
     async def _on_answer(self, message: Inbound) -> None:
         """The subject is `<inbox>.<model>.<number>`."""
@@ -118,6 +133,7 @@ class ScheduleStage:
         loop = self._loops.get(status.model)
         if loop is not None:
             loop.heard(status)
+            self._kv.beat(status)
 
     async def _on_cancel(self, key: str, _: Cancel) -> None:
         for loop in self._loops.values():
@@ -137,12 +153,21 @@ class ScheduleStage:
 
     def _show_gauges(self) -> None:
         gauge = self._shared.telemetry.gauge
-        gauge("schedule_window", "Tickets held, not granted", lambda: self._read(lambda one: len(one.window)))
-        gauge("schedule_granted", "Tickets with workers", lambda: self._read(lambda one: len(one.granted)))
-        gauge("workers", "Workers heard of", lambda: self._read(lambda one: len(one.workers)))
+        for name, text, count in GAUGES:
+            gauge(name, text, lambda count=count: self._read(count))
 
-    def _read(self, count: Callable[[Scheduler], int]) -> Iterable[tuple[float, dict[str, str]]]:
-        return [(count(loop.scheduler), {"model": model}) for model, loop in list(self._loops.items())]
+    def _read(self, count: Callable[[ModelLoop], float]) -> Iterable[tuple[float, dict[str, str]]]:
+        return [(count(loop), {"model": model}) for model, loop in list(self._loops.items())]
+
+
+GAUGES: Sequence[tuple[str, str, Callable[[ModelLoop], float]]] = (
+    ("schedule_window", "Tickets held, not granted", lambda loop: len(loop.scheduler.window)),
+    ("schedule_granted", "Tickets with workers", lambda loop: len(loop.scheduler.granted)),
+    ("workers", "Workers heard of", lambda loop: len(loop.scheduler.workers)),
+    ("backlog_tokens", "Tokens of tickets that wait for a worker", lambda loop: loop.backlog.latest.tokens),
+    ("backlog_seconds", "What a new ticket will wait, -1: unknown", lambda loop: loop.backlog.latest.seconds),
+)
+"""By model: name, meaning, and how it is read, in another thread."""
 
 
 def _now() -> float:

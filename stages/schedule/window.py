@@ -56,6 +56,9 @@ class Window:
         """One that is held. Raises `KeyError`."""
         return self._held[sequence]
 
+    def count(self, phase: Phase) -> int:
+        return len(self._shelves[phase])
+
     def in_phase(self, phase: Phase) -> list[Held]:
         return list(self._shelves[phase].values())
 

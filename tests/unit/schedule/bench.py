@@ -8,6 +8,7 @@ from typing import Any
 from schemas.control import WorkerState
 from schemas.journal import OpenReply
 from schemas.ticket import Ticket
+from stages.schedule.cached_blocks import CachedBlocks
 from stages.schedule.dispatch import Dispatcher
 from stages.schedule.grants import Granter
 from stages.schedule.journal_lane import JournalLane
@@ -33,7 +34,13 @@ class Bench:
         lanes = [JournalLane(self.journal, number, "s1") for number in range(PARTITIONS)]
         self.telemetry = Telemetry("schedule", "s1", environ={})
         self.scheduler = Scheduler(
-            MODEL, ScheduleSettings(), lanes=lanes, queue=self.queue, inbox="inbox", cancelled=self.cancelled
+            MODEL,
+            ScheduleSettings(),
+            lanes=lanes,
+            queue=self.queue,
+            inbox="inbox",
+            cancelled=self.cancelled,
+            cached=CachedBlocks(),
         )
         self.tasks: set[asyncio.Task[None]] = set()
         self.dispatcher = Dispatcher(

@@ -84,7 +84,7 @@ async def test_a_cancel_between_open_and_grant_ends_the_ticket() -> None:
 
     assert one.workers.grants == []
     assert [end.fault.code for end in one.journal.ends] == ["cancelled"]
-    assert one.scheduler.workers.candidates()[0].slots == 4, "its room is given back"
+    assert one.scheduler.workers.candidates(one.now)[0].slots == 4, "its room is given back"
 
 
 async def test_an_end_that_cannot_be_stored_is_tried_again() -> None:

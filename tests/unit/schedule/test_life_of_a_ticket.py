@@ -1,27 +1,14 @@
 """From the pull to the grant, or to an end before: what is written, what is granted, what is let go."""
 
 import asyncio
-from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from broker.connection import Unavailable
-from broker.subjects import partition_of
 from schemas.codec import WireError, pack_ids
-from schemas.journal import Released
 from stages.schedule.held import Phase
-from tests.unit.schedule.bench import PARTITIONS, Bench, bench
+from tests.unit.schedule.bench import Bench, bench
 from tests.unit.schedule.stand_ins import MemoryWorkers, delivery, ticket
-
-
-def of_partition(partition: int) -> str:
-    """A request id whose key falls into that partition."""
-    return next(ids_of_partition(partition))
-
-
-def ids_of_partition(partition: int) -> Iterator[str]:
-    return (f"r{n}" for n in range(100) if partition_of(f"t.r{n}", PARTITIONS) == partition)
 
 
 async def test_a_fresh_ticket_is_opened_then_granted_then_let_go() -> None:
@@ -179,103 +166,6 @@ async def test_what_is_known_to_run_is_not_fresh_whatever_the_delivery_count_say
     assert one.scheduler.granted.take_back("w1") == []  # that delivery is void
 
 
-async def test_a_partition_that_refuses_keeps_its_own_tickets_and_no_others() -> None:
-    """Full journal: those tickets stay, the others go; afterwards they go too, their open replacing nothing granted."""
-    one = bench(w1=4)
-    one.journal.fail[0] = Unavailable("full")
-    one.pull(ticket(of_partition(0)), 1)
-    one.pull(ticket(of_partition(1)), 2)
-    await one.tick()
-    await one.tick()
-    assert [item.sequence for item in one.workers.granted] == [2]
-    assert one.journal.calls == 2, "the full partition is left alone for a moment"
-
-    one.journal.fail.clear()
-    one.later += 5
-    one.beat()
-    await one.tick()
-    assert [item.sequence for item in one.workers.granted] == [2, 1]
-    assert one.journal.opens[-1].replaces
-
-
-async def test_a_partition_that_does_not_answer_holds_up_no_other() -> None:
-    """The grant of the others goes after a moment; the slow one follows when its open is stored."""
-    one = bench(w1=4)
-    gate = one.journal.gate[0] = asyncio.Event()
-    others = ids_of_partition(1)
-    one.pull(ticket(of_partition(0)), 1)
-    one.pull(ticket(next(others)), 2)
-    await one.tick()
-    assert [item.sequence for item in one.workers.granted] == [2]
-
-    one.pull(ticket(next(others)), 3)
-    await one.tick()
-    assert [item.sequence for item in one.workers.granted] == [2, 3]
-    one.journal.gate.clear()
-    gate.set()
-    await one.tick()
-    assert {item.sequence for item in one.workers.granted} == {1, 2, 3}
-
-
-async def test_a_silent_worker_gives_back_its_tickets() -> None:
-    """What was granted to it, with what its journal is told; others keep theirs."""
-    one = bench(w1=1, w2=1)
-    one.pull(ticket("a"), 1)
-    one.pull(ticket("b"), 2)
-    await one.tick()
-    granted_to = {worker: grant.items[0].sequence for worker, grant in one.workers.grants}
-    one.later += 2.5
-    del one.workers.slots["w1"]
-    one.beat(held=[granted_to["w2"]])
-
-    (silence,) = one.scheduler.take_back_silent(one.now)
-    taken_back = silence.tickets
-    assert [(one.granted.sequence, one.granted.worker) for one in taken_back] == [(granted_to["w1"], "w1")]
-    (item,) = next(grant.items for worker, grant in one.workers.grants if worker == "w1")
-    assert taken_back[0].released == Released(item.ticket.key, 0, item.attempt, died=True, worker="w1")
-    assert one.scheduler.take_back_silent(one.now) == []
-
-
-async def test_a_worker_that_is_heard_again_had_not_died() -> None:
-    """What it had is with others by now, but says nothing against the requests; a stalled one is as good as dead."""
-    one = bench(w1=1)
-    one.pull(ticket("a"), 1)
-    await one.tick()
-    status = next(iter(one.scheduler.workers)).status
-    one.later += 2.5
-    one.scheduler.take_back_silent(one.now)
-
-    assert one.scheduler.acquitted(msgspec.structs.replace(status, worker="another")) == []
-    assert one.scheduler.acquitted(msgspec.structs.replace(status, state="stalled")) == []
-    assert [granted.sequence for granted in one.scheduler.acquitted(status)] == [1]
-    assert one.scheduler.acquitted(status) == []
-
-
-async def test_a_silence_that_may_be_our_own_counts_no_death() -> None:
-    """The broker was away, or we stood still, and the worker was not heard of since: its tickets move, no more."""
-    one = bench(w1=1)
-    one.pull(ticket("a"), 1)
-    await one.tick()
-    disturbed_at = one.now + 0.1
-    one.later += 2.5
-
-    (silence,) = one.scheduler.take_back_silent(one.now, undisturbed_since=disturbed_at)
-    (taken_back,) = silence.tickets
-    assert not taken_back.released.died
-
-
-async def test_a_grant_that_nobody_answered_is_no_death() -> None:
-    """Its worker may have been dead before: nothing says that the ticket ever reached it. The owner is asked."""
-    one = bench(w1=2)
-    one.workers.silent = {"w1"}
-    one.pull(ticket("a"), 1)
-    await one.tick()
-    one.later += 2.5
-    assert [silence.tickets for silence in one.scheduler.take_back_silent(one.now)] == [[]]
-    await one.tick()
-    assert [entry.fresh for entry in one.journal.opens] == [True, False]
-
-
 async def test_what_has_to_run_alone_is_granted_alone() -> None:
     """The owner says how many attempts died: its worker hears it too, and gets nothing with it."""
     one = bench(w1=4)
@@ -292,7 +182,7 @@ async def test_what_has_to_run_alone_is_granted_alone() -> None:
         [(1, 2)],
         [(2, 0)],
     ]
-    assert one.scheduler.workers.candidates()[0].slots == 2, "the whole worker is free again"
+    assert one.scheduler.workers.candidates(one.now)[0].slots == 2, "the whole worker is free again"
 
 
 async def test_after_a_long_pause_nothing_is_held_and_nothing_under_way_counts() -> None:
@@ -323,7 +213,7 @@ async def test_credits_come_back_whatever_becomes_of_a_placement() -> None:
     one.workers.slots["w1"] = 7
     one.beat()
 
-    assert [one.slots for one in one.scheduler.workers.candidates()] == [7]
+    assert [each.slots for each in one.scheduler.workers.candidates(one.now)] == [7]
 
 
 def test_bytes_that_are_no_ticket_are_refused() -> None:

@@ -62,7 +62,7 @@ class Chaos:
     def check_credits(self) -> None:
         """Nothing is under way between two ticks: what a worker has free is what it said."""
         for worker in self.bench.scheduler.workers:
-            assert worker.candidate().slots == worker.credits.slots
+            assert worker.candidate(self.bench.now).slots == worker.credits.slots
 
     async def recover(self) -> None:
         """All is well again: whatever is held has to go now."""
