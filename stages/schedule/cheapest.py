@@ -14,6 +14,9 @@ LOOKED_AT = 128
 
 NOTHING: Matches = {}
 
+PLACED_AT = 256
+"""Tickets that one plan places: another one follows at once."""
+
 PASSED_OVER_S = 2.0
 """A ticket that fitted nowhere for so long has room kept for it: smaller ones would take it for ever."""
 
@@ -27,7 +30,10 @@ def cheapest(state: State) -> Plan:
     planner = _Planner(state)
     turns = Turns(state.waiting, state.now, state.levels, state.weights)
     looked_at, rank = 0, None
-    while planner.seats and looked_at < LOOKED_AT and (ticket := turns.next()) is not None:
+    while planner.seats and looked_at < LOOKED_AT and len(planner.plan.grants) < PLACED_AT:
+        ticket = turns.next()
+        if ticket is None:
+            break
         if turns.rank != rank:
             planner.place_misses()
             rank = turns.rank

@@ -2,7 +2,7 @@
 
 A block is known by its hash, which covers all ids before it (vLLM's prefix caching): who has a block has the whole
 prefix up to it, as long as caches drop blocks from their ends. So a map from hashes to workers is a radix tree whose
-edges need not be stored, and a prompt is matched by walking along its own hashes.
+edges need not be stored, and a prompt is matched by looking for the ends of its matches among its own hashes.
 """
 
 from collections.abc import Iterable
@@ -65,18 +65,29 @@ class Prefixes:
     def match(self, hashes: bytes) -> Matches:
         """`hashes` are a ticket's: 8 bytes for each full block of its prompt."""
         found: dict[str, int] = {}
-        left, depth = 0, 0
-        for depth, block in enumerate(memoryview(hashes).cast("Q")):
-            still = self._holders.get(block, 0)
-            if depth:
-                still &= left
-                if still != left:
-                    self._note(left & ~still, depth, found)
-            left = still
-            if not left:
-                return found
-        self._note(left, depth + 1, found)
+        blocks = memoryview(hashes).cast("Q")
+        first = self._holders.get(blocks[0], 0) if blocks else 0
+        if first:
+            last = self._holders.get(blocks[-1], 0) & first
+            self._note_ends(blocks, (0, first), (len(blocks) - 1, last), found)
+            self._note(last, len(blocks), found)
         return found
+
+    def _note_ends(
+        self, blocks: memoryview, low: tuple[int, int], high: tuple[int, int], found: dict[str, int]
+    ) -> None:
+        """Finds who has the block `low` and not the block `high`, by halves: who has a block has those before it.
+
+        Both are an index, and the bits of those that have that block.
+        """
+        while low[1] != high[1]:
+            if high[0] - low[0] == 1:
+                self._note(low[1] & ~high[1], high[0], found)
+                return
+            index = (low[0] + high[0]) // 2
+            middle = index, self._holders.get(blocks[index], 0) & low[1]
+            self._note_ends(blocks, low, middle, found)
+            low = middle
 
     def _note(self, bits: int, depth: int, found: dict[str, int]) -> None:
         while bits:
