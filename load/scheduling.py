@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from load.fleet.arms import Load, Outcome, arms, run
+from load.fleet.cost import WORKERS, memory_of, tick_costs
 from load.fleet.engine import Shape
 from load.fleet.workloads import (
     LONG,
@@ -68,7 +69,9 @@ class Comparison:
     def tables(self, names: Sequence[str]) -> Iterator[tuple[str, Rows]]:
         """By name, in the order of `SCENARIOS`."""
         for name in SCENARIOS:
-            if name in names:
+            if name == "cost" and name in names:
+                yield from _cost()
+            elif name in names:
                 yield from getattr(self, f"_{name}")()
 
     def _shared(self) -> Iterator[tuple[str, Rows]]:
@@ -109,7 +112,7 @@ class Comparison:
         )
 
     def _long(self) -> Iterator[tuple[str, Rows]]:
-        """The short ones' own values without and with long ones, at 80 % of round robin's limit with them."""
+        """The short ones' own values without and with long ones, at half and at 80 % of round robin's limit."""
 
         def load(rate: float, longs: bool = True) -> Load:
             jobs = partial(long_and_short, rate, self._seconds, LONG_SHARE, longs=longs)
@@ -117,12 +120,10 @@ class Comparison:
 
         limit = run(self._arms[0], load(400.0 * self._workers))
         tokens_s = sum(job.prompt for job in limit.served) / (limit.until - limit.since)
-        rate = SHARE * tokens_s / (SHORT + LONG_SHARE * (LONG - SHORT))
-        found: Rows = []
-        for arm in self._arms:
-            without, mixed = run(arm, load(rate, longs=False)), run(arm, load(rate))
-            found.append(_long_cells(without, mixed))
-        yield f"5 % of prompts 100 times as long, {self._workers} workers, {rate:.1f} requests/s", found
+        for share in (0.5, SHARE):
+            rate = share * tokens_s / (SHORT + LONG_SHARE * (LONG - SHORT))
+            found = [_long_cells(run(arm, load(rate, longs=False)), run(arm, load(rate))) for arm in self._arms]
+            yield f"5 % of prompts 100 times as long, {self._workers} workers, {rate:.1f} requests/s", found
 
     def _flood(self) -> Iterator[tuple[str, Rows]]:
         """One tenant's values while another asks for as much as it, and while that one asks for ten times as much."""
@@ -140,7 +141,24 @@ class Comparison:
         yield f"a tenant that floods, {self._workers} workers, {fair:.1f} requests/s of the other", found
 
 
-SCENARIOS = ("shared", "conversations", "code", "long", "flood")
+def _cost() -> Iterator[tuple[str, Rows]]:
+    """Not in virtual time: this machine's."""
+    rows: Rows = [
+        {
+            "workers": one.case,
+            "waiting": one.waiting,
+            "placed": one.placed,
+            "tick ms": round(1e3 * one.tick_s, 1),
+            "a ticket us": round(1e6 * one.ticket_s),
+        }
+        for one in tick_costs()
+    ]
+    yield f"a tick of {WORKERS} workers that know 10,000 prefixes of 2,000 tokens", rows
+    size, blocks = memory_of()
+    yield "memory of what is known", [{"blocks": blocks, "MiB": round(size / 2**20), "bytes a block": size // blocks}]
+
+
+SCENARIOS = ("shared", "conversations", "code", "long", "flood", "cost")
 
 
 def _cells(one: Outcome) -> Cells:
