@@ -1,6 +1,7 @@
 """Workers and one scheduler in virtual time: what arrives waits, ticks place it, engines run it, news travel late."""
 
 import heapq
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from math import inf
 from time import perf_counter
 
 from load.fleet.engine import Engine, Job, Shape
+from stages.schedule.expected_blocks import ExpectedBlocks
 from stages.schedule.fairness import Tenants
 from stages.schedule.lengths import Lengths
 from stages.schedule.policy import Candidate, Choice, Matches, Plan, Policy, State, Waiting
@@ -110,6 +112,7 @@ class Fleet:
         self._shape = shape
         self._workers = {f"w{number}": _Worker(f"w{number}", shape) for number in range(workers)}
         self._prefixes = Prefixes(shape.kv_tokens // shape.block_tokens)
+        self._expected = ExpectedBlocks()
         self._tenants = Tenants()
         self._lengths = Lengths()
         self._waiting: dict[int, tuple[Job, Waiting]] = {}
@@ -187,6 +190,8 @@ class Fleet:
         if not self._waiting:
             return
         self.ticks += 1
+        for name, blocks in self._expected.given_up(now):
+            self._prefixes.removed(name, blocks)
         candidates = [worker.now(now) for worker in self._workers.values()]
         if not any(one.slots for one in candidates):
             return
@@ -225,7 +230,14 @@ class Fleet:
         job.worker, job.granted, job.predicted = choice.worker, now, choice.cached
         room = (ticket.kv_tokens - choice.cached, job.prompt - choice.cached)
         worker.expects(*room)
+        self._expect(choice.worker, array("Q", ticket.block_hashes), now)
         self._at(now + self._delays.grant_s, lambda at: self._granted(worker, job, room, at))
+
+    def _expect(self, worker: str, blocks: "array[int]", now: float) -> None:
+        """As `CachedBlocks.sent`."""
+        known = self._prefixes.match(blocks.tobytes()).get(worker, 0)
+        self._expected.sent(worker, blocks[known:], now)
+        self._prefixes.stored(worker, reversed(blocks[known:]))
 
     def _granted(self, worker: _Worker, job: Job, room: tuple[int, int], now: float) -> None:
         worker.has(*room)
@@ -261,6 +273,7 @@ class Fleet:
 
     def _learn(self, name: str, news: Sequence[tuple[bool, int]]) -> None:
         for stored, block in news:
+            self._expected.come(name, (block,))
             if stored:
                 self._prefixes.stored(name, (block,))
             else:

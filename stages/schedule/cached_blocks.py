@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from schemas.control import WorkerStatus
 from schemas.kv_events import HASH_BYTES, KvEvents
-from stages.schedule.prefixes import Matches, Prefixes
+from stages.schedule.expected_blocks import ExpectedBlocks
+from stages.schedule.policy import Matches
+from stages.schedule.prefixes import Prefixes
 
 BLOCKS_PER_WORKER = 65_536
 """At most so many blocks of a worker are known: 1 M tokens in blocks of 16.
@@ -70,6 +72,7 @@ class CachedBlocks:
         self._block_tokens = block_tokens
         self._caches: dict[str, _Cache] = {}
         self._prefixes = Prefixes(BLOCKS_PER_WORKER)
+        self._expected = ExpectedBlocks()
 
     def __len__(self) -> int:
         """How many different blocks are known."""
@@ -86,6 +89,7 @@ class CachedBlocks:
             self._block_tokens = tokens
             self._caches.clear()
             self._prefixes = Prefixes(BLOCKS_PER_WORKER)
+            self._expected = ExpectedBlocks()
 
     def beat(self, status: WorkerStatus, now: float) -> bool:
         """A heartbeat, of which `kv_number` counts. Returns whether to ask the worker for a snapshot now."""
@@ -112,30 +116,36 @@ class CachedBlocks:
             return False
         if events.whole:
             self._prefixes.cleared(events.worker)
+            self._expected.gone(events.worker)
             cache.awaited, cache.lacks = False, 0
         elif cache.awaited or events.number <= cache.number:
             return _asks(cache, now)
         elif events.number > cache.number + 1:
             cache.awaited = True
             return _asks(cache, now)
-        self._prefixes.removed(events.worker, array("Q", events.removed))
-        self._prefixes.stored(events.worker, array("Q", events.stored))
+        removed, stored = array("Q", events.removed), array("Q", events.stored)
+        self._prefixes.removed(events.worker, removed)
+        self._prefixes.stored(events.worker, stored)
+        self._expected.come(events.worker, removed)
+        self._expected.come(events.worker, stored)
         cache.number = events.number
         return False
 
-    def sent(self, worker: str, hashes: bytes) -> None:
+    def sent(self, worker: str, hashes: bytes, now: float) -> None:
         """A ticket with these block hashes was granted to the worker.
 
-        The last block is the oldest: caches drop prompts from their ends. The events of a worker that has some follow
-        within milliseconds, so that here only what it has is renewed, once its oldest blocks are about to be forgotten.
+        The last block is the oldest: caches drop prompts from their ends. A worker that has events will tell what it
+        stores: until then it is expected. What it has is renewed, once its oldest blocks are about to be forgotten.
         """
         cache = self._caches.get(worker)
         if cache is None or len(hashes) % HASH_BYTES:
             return
         blocks = array("Q", hashes)
         if cache.events:
+            known = self._prefixes.match(hashes).get(worker, 0)
+            self._expected.sent(worker, blocks[known:], now)
+            self._prefixes.stored(worker, reversed(blocks[known:]))
             if self._prefixes.held_by(worker) > BLOCKS_PER_WORKER // 2:
-                known = self._prefixes.match(hashes).get(worker, 0)
                 self._prefixes.stored(worker, reversed(blocks[:known]))
             return
         dropped = cache.sent.put(reversed(blocks))
@@ -146,9 +156,12 @@ class CachedBlocks:
         """The worker has fallen silent: nothing is known of it any more."""
         self._caches.pop(worker, None)
         self._prefixes.cleared(worker)
+        self._expected.gone(worker)
 
-    def match(self, hashes: bytes) -> Matches:
-        """How many blocks at the beginning of a prompt which worker has; `hashes` as in a ticket."""
+    def match(self, hashes: bytes, now: float) -> Matches:
+        """How many blocks at the beginning of a prompt which worker has, or will in a moment. `hashes`: a ticket's."""
+        for worker, blocks in self._expected.given_up(now):
+            self._prefixes.removed(worker, blocks)
         return {} if len(hashes) % HASH_BYTES else self._prefixes.match(hashes)
 
     def held_by(self, worker: str) -> int:

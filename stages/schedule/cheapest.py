@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from schemas.kv_events import HASH_BYTES
 from stages.schedule.order import Turns
 from stages.schedule.placement import Seats
 from stages.schedule.policy import Choice, Matches, Plan, State, Waiting
@@ -45,6 +46,10 @@ def cheapest(state: State) -> Plan:
     return planner.plan
 
 
+SIBLING_BLOCK = 4
+"""Prompts that are equal up to this block (from 0) share enough to wait for; templates alone make less equal."""
+
+
 class Verdict(Enum):
     """What came of one ticket's turn."""
 
@@ -61,6 +66,7 @@ class _Planner:
         self._state = state
         self._misses: list[tuple[Waiting, Matches]] = []
         self._kept = False
+        self._heads = set[bytes]()
         self.plan = Plan()
         self.seats = Seats(state)
 
@@ -75,9 +81,11 @@ class _Planner:
         if choice is None:
             self._passed_over(ticket)
             return Verdict.LEFT
+        if self._waits_for_sibling(ticket, choice):
+            return Verdict.LEFT
         if ticket.block_hashes and self._state.now - ticket.held_since < HOLD_S:
             return self._take_patiently(ticket, matches, choice)
-        return self._take(ticket, choice)
+        return self._take_at_last(ticket, matches, choice)
 
     def _take_patiently(self, ticket: Waiting, matches: Matches, choice: Choice) -> Verdict:
         """Unless somebody better is free in a moment, or somebody else makes better use of that place."""
@@ -89,11 +97,25 @@ class _Planner:
             return Verdict.PUT_ASIDE
         return self._take(ticket, choice)
 
+    def _take_at_last(self, ticket: Waiting, matches: Matches, choice: Choice) -> Verdict:
+        """It has waited long enough, or never has to; those whose turn came before it have theirs first."""
+        if self._misses and not choice.cached:
+            self.place_misses()
+            found = self.seats.best(ticket, matches) if self.seats else None
+            if found is None:
+                return Verdict.LEFT
+            choice = found
+        return self._take(ticket, choice)
+
+    def _waits_for_sibling(self, ticket: Waiting, choice: Choice) -> bool:
+        """Whether one that begins alike was placed in this plan: in the next one its blocks are known to be coming."""
+        return choice.cached <= SIBLING_BLOCK * self._state.block_tokens and _head(ticket) in self._heads
+
     def place_misses(self) -> None:
         """What is left goes to those that no cache helps."""
         for ticket, matches in self._misses:
             choice = self.seats.best(ticket, matches) if self.seats else None
-            if choice is None:
+            if choice is None or self._waits_for_sibling(ticket, choice):
                 self.plan.held.append(ticket.sequence)
             else:
                 self._take(ticket, choice)
@@ -101,6 +123,8 @@ class _Planner:
 
     def _take(self, ticket: Waiting, choice: Choice) -> Verdict:
         self.seats.take(choice, ticket)
+        if head := _head(ticket):
+            self._heads.add(head)
         return self._grant(ticket, choice)
 
     def _grant(self, ticket: Waiting, choice: Choice | None) -> Verdict:
@@ -112,3 +136,8 @@ class _Planner:
     def _passed_over(self, ticket: Waiting) -> None:
         if not self._kept and self._state.now - ticket.waiting_since > PASSED_OVER_S:
             self._kept = self.seats.keep_room_for(ticket)
+
+
+def _head(ticket: Waiting) -> bytes:
+    """The hash of a block close to the beginning, which covers what is before it; empty for short prompts."""
+    return ticket.block_hashes[SIBLING_BLOCK * HASH_BYTES : (SIBLING_BLOCK + 1) * HASH_BYTES]

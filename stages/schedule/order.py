@@ -63,8 +63,9 @@ class Turns:
         heapq.heapify(self._heap)
 
 
-def _urgency(ticket: Waiting) -> tuple[float, int]:
-    return ticket.deadline_at, ticket.sequence
+def _urgency(ticket: Waiting) -> tuple[int, int]:
+    """Deadlines within a second are one: they are known no better, and those of one burst are to go as they came."""
+    return int(ticket.deadline_at), ticket.sequence
 
 
 def _by_class(waiting: Sequence[Waiting], now: float) -> dict[int, dict[str, list[Waiting]]]:

@@ -206,7 +206,7 @@ class Scheduler:
             candidates,
             levels,
             self.tenants.weights,
-            lambda ticket: self._cached.match(ticket.block_hashes),
+            lambda ticket: self._cached.match(ticket.block_hashes, now),
             self._cached.block_tokens,
             self._lengths.long_tokens(step_tokens),
             self.tenants.ahead(levels, now),
@@ -219,7 +219,7 @@ class Scheduler:
         held.place(choice, queue=waiting - 1, known=known, now=now)
         assignment = Assignment(held, worker, held.kv_tokens(self._reserve), choice.cached, self.tenants)
         assignment.place()
-        self._cached.sent(choice.worker, held.ticket.block_hashes)
+        self._cached.sent(choice.worker, held.ticket.block_hashes, now)
         return assignment
 
     def _release(self, held: Held) -> None:

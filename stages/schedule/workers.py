@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import fmean
+
+from msgspec.structs import astuple
 
 from schemas.control import Pace, WorkerStatus
 from schemas.grant import Credits
@@ -26,11 +29,13 @@ class Room:
 class Worker:
     """One worker. Its credits are those it reported last, less what is on its way to it.
 
-    After an unanswered or partly refused grant it is `shut` until its next heartbeat: its own view differs from ours.
+    Until it says how fast it is, it is taken to be of `pace`. After an unanswered or partly refused grant it is `shut`
+    until its next heartbeat: its own view differs from ours.
     """
 
-    def __init__(self, status: WorkerStatus, now: float) -> None:
+    def __init__(self, status: WorkerStatus, now: float, pace: Pace = UNKNOWN_PACE) -> None:
         self.id = status.worker
+        self.pace = pace
         self._placed_slots = 0
         self._placed_kv = 0
         self._placed_prefill = 0
@@ -45,7 +50,7 @@ class Worker:
         """A heartbeat."""
         self.status = status
         self.credits = status.credits
-        self.pace = status.pace or UNKNOWN_PACE
+        self.pace = status.pace or self.pace
         self.seen_at = now
         self._prefill, self._prefill_at = float(status.prefill_tokens), now
         self._shut = False
@@ -130,7 +135,7 @@ class Workers:
         """A heartbeat has come, the first one too."""
         known = self._workers.get(status.worker)
         if known is None:
-            known = self._workers[status.worker] = Worker(status, now)
+            known = self._workers[status.worker] = Worker(status, now, self._usual_pace())
         else:
             known.report(status, now)
         return known
@@ -143,6 +148,13 @@ class Workers:
         before = known.status.served
         counts = ((tenant, count - before.get(tenant, 0)) for tenant, count in status.served.items())
         return [(tenant, more) for tenant, more in counts if more > 0]
+
+    def _usual_pace(self) -> Pace:
+        """Of a worker that has not said how fast it is: as the others are, or it would draw too much, or nothing."""
+        known = [worker.status.pace for worker in self if worker.status.pace is not None]
+        if not known:
+            return UNKNOWN_PACE
+        return Pace(*(fmean(values) for values in zip(*map(astuple, known), strict=True)))
 
     def candidates(self, now: float) -> list[Candidate]:
         """The workers that take tickets, those too that are full or are being granted something just now."""

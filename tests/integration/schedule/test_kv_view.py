@@ -71,11 +71,11 @@ async def test_after_a_gap_the_snapshot_is_asked_for_and_applied(world: World, c
     view.beat(WorkerStatus(worker="w1", model=MODEL, state="ready", credits=Credits(1, 1), sent=1, kv_number=0))
 
     await worker.store(11, 12)
-    await until(lambda: cached.match(packed([11, 12])) == {"w1": 2})
+    await until(lambda: cached.match(packed([11, 12]), 0.0) == {"w1": 2})
     await connection.publish(subjects.kv(MODEL, "w1"), b"nonsense")
     await worker.store(13, lost=True)
     await worker.store(14)
-    await until(lambda: cached.match(packed([11, 12, 13, 14, *range(900, 950)])) == {"w1": 54})
+    await until(lambda: cached.match(packed([11, 12, 13, 14, *range(900, 950)]), 0.0) == {"w1": 54})
     assert worker.asked_by == ["s1"]
     await view.close()
 
@@ -94,7 +94,7 @@ async def test_a_question_that_nobody_hears_is_no_answer(connection: Connection,
     worker.number, worker.blocks = 3, [11]
     await worker.start()
     view.beat(status)
-    await until(lambda: cached.match(packed([11])) == {"w1": 1})
+    await until(lambda: cached.match(packed([11]), 0.0) == {"w1": 1})
     await view.close()
 
 

@@ -12,6 +12,7 @@ from schemas.grant import Credits
 from schemas.kv_events import KvEvents
 from stages.schedule import cached_blocks
 from stages.schedule.cached_blocks import ASK_AGAIN_S, LATE_S, CachedBlocks
+from stages.schedule.expected_blocks import EXPECTED_S
 from stages.schedule.prefixes import packed
 
 BLOCK = 16
@@ -50,7 +51,7 @@ def test_events_in_a_row_are_followed_without_a_question() -> None:
     assert cached.known("w")
     assert not cached.heard(stored(1, *CHAIN), 0)
     assert not cached.heard(KvEvents(worker="w", number=2, removed=packed(CHAIN[2:])), 0)
-    assert cached.match(packed(CHAIN)) == {"w": 2}
+    assert cached.match(packed(CHAIN), 0.0) == {"w": 2}
 
 
 def test_a_worker_that_was_there_before_is_asked_at_its_first_heartbeat() -> None:
@@ -63,7 +64,7 @@ def test_a_worker_that_was_there_before_is_asked_at_its_first_heartbeat() -> Non
     assert not cached.known("w")
     assert not cached.heard(stored(8, *CHAIN, 99, whole=True), 0.2)
     assert cached.known("w")
-    assert cached.match(packed(CHAIN)) == {"w": 4}
+    assert cached.match(packed(CHAIN), 0.0) == {"w": 4}
     assert not cached.heard(stored(9, 98), 0.3)
     assert cached.held_by("w") == 6
 
@@ -74,12 +75,12 @@ def test_after_a_gap_a_snapshot_is_asked_for_and_the_old_view_stands_meanwhile()
     cached.heard(stored(1, *CHAIN), 0)
 
     assert cached.heard(stored(3, 99), 1)
-    assert cached.match(packed(CHAIN)) == {"w": 4}
+    assert cached.match(packed(CHAIN), 0.0) == {"w": 4}
     assert not cached.heard(stored(4, 98), 1.1)
     assert not cached.beat(beat(4), 1.2)
     assert cached.beat(beat(4), 1 + ASK_AGAIN_S)
     assert not cached.heard(stored(4, 98, whole=True), 2.1)
-    assert cached.match(packed(CHAIN)) == {}
+    assert cached.match(packed(CHAIN), 0.0) == {}
     assert not cached.beat(beat(4), 9)
 
 
@@ -101,10 +102,10 @@ def test_what_comes_twice_has_no_effect_but_a_whole_message_always_counts() -> N
     for number, block in enumerate(CHAIN, 1):
         cached.heard(stored(number, block), 0)
     cached.heard(KvEvents(worker="w", number=2, removed=packed(CHAIN)), 0)
-    assert cached.match(packed(CHAIN)) == {"w": 4}
+    assert cached.match(packed(CHAIN), 0.0) == {"w": 4}
 
     cached.heard(stored(1, 99, whole=True), 0)
-    assert cached.match(packed(CHAIN)) == {}
+    assert cached.match(packed(CHAIN), 0.0) == {}
     assert not cached.heard(stored(2, 98), 0)
     assert not cached.beat(beat(2), 0.5)
     assert not cached.beat(beat(2), 5)
@@ -128,26 +129,52 @@ def test_without_events_what_a_worker_was_sent_counts_as_cached() -> None:
     cached.beat(beat(-1, blocks=6), 0)
     assert cached.known("w")
 
-    cached.sent("w", packed(CHAIN))
-    cached.sent("w", packed([21, 22]))
-    cached.sent("w", packed(CHAIN[:2]))
+    cached.sent("w", packed(CHAIN), 0.0)
+    cached.sent("w", packed([21, 22]), 0.0)
+    cached.sent("w", packed(CHAIN[:2]), 0.0)
     assert cached.held_by("w") == 6
-    cached.sent("w", packed([31, 32]))
-    assert cached.match(packed(CHAIN)) == {"w": 2}
-    assert cached.match(packed([21, 22])) == {"w": 2}
+    cached.sent("w", packed([31, 32]), 0.0)
+    assert cached.match(packed(CHAIN), 0.0) == {"w": 2}
+    assert cached.match(packed([21, 22]), 0.0) == {"w": 2}
     assert cached.held_by("w") == 6
-    cached.sent("w", packed(range(40, 60)))
-    assert cached.match(packed(range(40, 60))) == {"w": 6}
+    cached.sent("w", packed(range(40, 60)), 0.0)
+    assert cached.match(packed(range(40, 60)), 0.0) == {"w": 6}
     assert cached.held_by("w") == len(cached) == 6
 
 
-def test_a_worker_with_events_tells_by_itself_what_it_was_sent() -> None:
-    """A ticket that it never begins would stay in the view for ever."""
+def test_what_was_sent_is_expected_until_the_worker_tells() -> None:
+    """The next ticket that begins alike finds it; of a ticket that is never begun, nothing stays in the view."""
     cached = following()
-    cached.sent("w", packed(CHAIN))
-    cached.sent("nobody", packed(CHAIN))
+    cached.sent("w", packed(CHAIN), 0.0)
+    cached.sent("nobody", packed(CHAIN), 0.0)
+    assert cached.match(packed(CHAIN), 0.1) == {"w": 4}
 
-    assert len(cached) == 0
+    cached.heard(stored(1, *CHAIN[:2]), 0.2)
+    assert cached.match(packed(CHAIN), EXPECTED_S) == {"w": 2}
+    assert len(cached) == 2
+
+
+def test_what_was_dropped_is_expected_no_longer() -> None:
+    """Stored and dropped again within the time of an expectation: it is gone, and so is the expectation."""
+    cached = following()
+    cached.sent("w", packed(CHAIN), 0.0)
+    cached.heard(stored(1, *CHAIN), 0.1)
+    cached.heard(KvEvents(worker="w", number=2, removed=packed(CHAIN[2:])), 0.2)
+
+    assert cached.match(packed(CHAIN), 0.3) == {"w": 2}
+    assert cached.match(packed(CHAIN), EXPECTED_S) == {"w": 2}
+
+
+def test_an_expectation_counts_from_the_last_grant() -> None:
+    """Two tickets begin alike: the first one's time being over says nothing of the second."""
+    cached = following()
+    cached.sent("w", packed(CHAIN[:2]), 0.0)
+    cached.gone("w")
+    cached.beat(beat(0), 1.0)
+    cached.sent("w", packed(CHAIN[:3]), 2.0)
+
+    assert cached.match(packed(CHAIN), EXPECTED_S) == {"w": 3}
+    assert cached.match(packed(CHAIN), EXPECTED_S + 2.0) == {}
 
 
 def test_of_a_very_large_cache_what_is_in_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +184,10 @@ def test_of_a_very_large_cache_what_is_in_use_is_kept(monkeypatch: pytest.Monkey
     cached.heard(stored(1, *CHAIN), 0)
     for number in range(2, 20):
         cached.heard(stored(number, number * 100), 0)
-        cached.sent("w", packed([*CHAIN, 99]))
+        cached.sent("w", packed([*CHAIN, 99]), 0.0)
 
     assert cached.held_by("w") == 8
-    assert cached.match(packed([*CHAIN, 99])) == {"w": 4}
+    assert cached.match(packed([*CHAIN, 99]), EXPECTED_S)["w"] >= 4
 
 
 def test_blocks_of_another_size_are_other_blocks() -> None:
@@ -177,13 +204,13 @@ def test_blocks_of_another_size_are_other_blocks() -> None:
     assert not cached.beat(beat(1), 9)
     assert not cached.heard(stored(1, *CHAIN, whole=True), 9)
     assert not cached.known("w")
-    assert cached.match(packed(CHAIN)) == {}
+    assert cached.match(packed(CHAIN), 0.0) == {}
 
 
 def test_a_worker_may_get_events_later() -> None:
     """Then what was guessed before does not count any more."""
     cached = following(-1)
-    cached.sent("w", packed(CHAIN))
+    cached.sent("w", packed(CHAIN), 0.0)
     assert cached.beat(beat(3), 1)
     assert len(cached) == 0
 
@@ -191,9 +218,9 @@ def test_a_worker_may_get_events_later() -> None:
 def test_hashes_that_are_none_match_nothing() -> None:
     """A ticket is somebody else's: what is odd about it ends no scheduler."""
     cached = following(-1)
-    cached.sent("w", b"1234567")
+    cached.sent("w", b"1234567", 0.0)
 
-    assert cached.match(b"1234567") == {}
+    assert cached.match(b"1234567", 0.0) == {}
 
 
 class Cache:
@@ -246,7 +273,7 @@ class Follower:
                 self.hear(snapshot(), now, losses)
 
     def sees(self, blocks: dict[int, None]) -> bool:
-        found = all(self.cached.match(packed([block])) for block in blocks)
+        found = all(self.cached.match(packed([block]), 0.0) for block in blocks)
         return found and self.cached.held_by("w") == len(blocks) == len(self.cached)
 
 

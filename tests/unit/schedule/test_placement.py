@@ -1,5 +1,7 @@
 """Where a prompt goes whose beginning lies in caches."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -168,3 +170,20 @@ def own_prompt(number: int, *, tenant: str = "t", priority: int = 0) -> Waiting:
     """One that shares nothing with the others."""
     blocks = range(100 * number, 100 * number + 4)
     return waiting(number, tenant=tenant, priority=priority, tokens=len(blocks) * BLOCK + 8, blocks=blocks)
+
+
+def test_what_was_held_for_long_does_not_overtake_a_turn() -> None:
+    """Neither hits: the tenant whose turn it is goes first, also with a ticket that has just come."""
+    old = [replace(own_prompt(number, tenant="loud"), held_since=0.0) for number in range(1, 5)]
+    fresh = own_prompt(5, tenant="quiet")
+
+    made = plan([*old, fresh], [worker("a", slots=1)], HOLD_S, levels={"loud": 1e6})
+    assert places(made) == {5: "a"}
+
+
+def test_prompts_that_begin_alike_do_not_go_to_different_workers_at_once() -> None:
+    """One of them is computed; in the next plan the others know where."""
+    tickets = [chat(number, PROMPT) for number in range(1, 4)]
+
+    made = plan(tickets, [worker("a"), worker("b")])
+    assert len(made.grants) == 1
