@@ -72,7 +72,7 @@ def _note(moment: Moment, choice: ChoiceStory) -> str:
     """What a line of the timeline has to say beside its times."""
     last = choice.attempts[-1] if choice.attempts else None
     if moment.what == "schedule: works" and last is not None and last.placement is not None and last.placement.held:
-        return f"of it {seconds(last.placement.held)} held for a better worker"
+        return f"of it {seconds(last.placement.held)} held back"
     if moment.what == "granted" and last is not None and last.worker:
         return f"to {last.worker}"
     if moment.what == "ended":
@@ -112,7 +112,7 @@ def _choice_of_worker(placement: Placement, length: int | None) -> Iterator[str]
             f"{seconds(placement.rival_cost)} instead of {seconds(placement.cost)}"
         )
     if placement.held:
-        yield f"it was held {seconds(placement.held)} for a better worker, while another one was free"
+        yield f"it was held back for {seconds(placement.held)}, for a better worker or for others whose prompts were cached"
     if placement.queue:
         yield f"{placement.queue:,} others waited when it went"
 
