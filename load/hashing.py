@@ -1,11 +1,13 @@
-"""What the hashes of a prompt's blocks cost preprocess, and whether an encoder of our own would be quicker.
+"""What the hashes of a prompt's blocks cost preprocess, new or seen, and whether an own encoder would be quicker.
 
     python -m load.hashing
 
-Both arms take turns within one run, on one thread, over the same prompts, and the ratio is that of each round. `cbor2`
-is what preprocess does; `own` looks every token id up in a table of encoded ones and joins them. Only where the own one
-was more than twice as quick would it be worth having. `text` are prompts of the bundled model as they come, with few
-different ids, `random` is one long prompt of a large vocabulary: its table does not stay in the processor's caches.
+The arms take turns within one run, on one thread, over the same prompts, and a ratio is that of each round. `cbor2`
+remembers nothing; `new` and `seen` are what preprocess does, with prompts that it never saw, and with those that it has
+seen twice: `cbor2`/`new` is what remembering costs, `cbor2`/`seen` what it saves. `own` looks every token id up in a
+table of encoded ones and joins them. Only where it was more than twice as quick would it be worth having. `text` are
+prompts of the bundled model as they come, with few different ids, `random` is one long prompt of a large vocabulary:
+its table does not stay in the processor's caches.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from hashlib import sha256
 from typing import Any
 
 from load.tokenizing import Bench, bundled_files
-from stages.preprocess.block_hashes import block_hashes
+from stages.preprocess.block_hashes import Memo, block_hashes, hashed_blocks
 
 ROOT = sha256(b"root").digest()
 NULL = b"\xf6"
@@ -29,10 +31,10 @@ Hashes = Callable[[Sequence[int], int], bytes]
 
 @dataclass
 class Arm:
-    """Seconds of each round."""
+    """Seconds of each round, which begins with `begin`."""
 
     name: str
-    run: Hashes
+    begin: Callable[[], Hashes]
     seconds: list[float] = field(default_factory=list[float])
 
 
@@ -65,26 +67,34 @@ def _head(major: int, value: int) -> bytes:
 
 
 def compare(prompts: Sequence[Sequence[int]], vocab_size: int, block_size: int, rounds: int) -> dict[str, Any]:
-    """Both arms over the same prompts, round by round, the one that starts changing."""
+    """All arms over the same prompts, round by round, the one that starts changing."""
+    seen, own = with_memo(Memo()), OwnEncoder(vocab_size)
+    for ids in [*prompts, *prompts]:
+        seen(ids, block_size)
     arms = [
-        Arm("cbor2", lambda ids, size: block_hashes(ids, size, ROOT)),
-        Arm("own", OwnEncoder(vocab_size).block_hashes),
+        Arm("cbor2", lambda: lambda ids, size: hashed_blocks(ROOT, tuple(ids), size, "")[1]),
+        Arm("new", lambda: with_memo(Memo())),
+        Arm("seen", lambda: seen),
+        Arm("own", lambda: own.block_hashes),
     ]
     same = True
     for number in range(rounds):
         found: list[list[bytes]] = []
         for arm in arms if number % 2 else reversed(arms):
-            start = time.thread_time()
-            found.append([arm.run(ids, block_size) for ids in prompts])
+            run, start = arm.begin(), time.thread_time()
+            found.append([run(ids, block_size) for ids in prompts])
             arm.seconds.append(time.thread_time() - start)
-        same = same and found[0] == found[1]
+        same = same and all(one == found[0] for one in found)
     tokens, blocks = sum(map(len, prompts)), sum(len(ids) // block_size for ids in prompts)
     return {"same": same, "blocks": blocks, **_summary(arms, tokens, blocks)}
 
 
+def with_memo(memo: Memo) -> Hashes:
+    """As preprocess hashes, remembering in this one."""
+    return lambda ids, size: block_hashes(ids, size, ROOT, seen=memo)
+
+
 def _summary(arms: Sequence[Arm], tokens: int, blocks: int) -> dict[str, Any]:
-    library, own = arms
-    ratios = [slow / quick for slow, quick in zip(library.seconds, own.seconds, strict=True)]
     found: dict[str, Any] = {
         arm.name: {
             "us_a_block": round(statistics.median(arm.seconds) / blocks * 1e6, 2),
@@ -92,21 +102,30 @@ def _summary(arms: Sequence[Arm], tokens: int, blocks: int) -> dict[str, Any]:
         }
         for arm in arms
     }
-    return {**found, "ratio": round(statistics.median(ratios), 2), "ratios": [round(ratio, 2) for ratio in ratios]}
+    library, *others = arms
+    for arm in others:
+        ratios = [slow / quick for slow, quick in zip(library.seconds, arm.seconds, strict=True)]
+        found[arm.name]["ratio"] = round(statistics.median(ratios), 2)
+        found[arm.name]["ratios"] = [round(ratio, 2) for ratio in ratios]
+    return found
 
 
 def table(found: dict[str, dict[str, Any]]) -> Iterable[str]:
-    """One line for each kind of prompt and block size: µs a block and µs for 1,000 tokens."""
-    yield f"{'prompts, block':<20} {'cbor2 µs':>9} {'of 1,000':>9} {'own µs':>9} {'of 1,000':>9} {'ratio':>6}"
+    """One line for each kind of prompt and block size: µs a block by arm, how many times cbor2's pace, µs by cbor2 for
+    1,000 tokens.
+    """
+    heads = ["cbor2", "of 1,000", "new", "ratio", "seen", "ratio", "own", "ratio"]
+    yield f"{'prompts, block':<20} {' '.join(f'{head:>9}' for head in heads)}"
     for name, row in found.items():
-        figures = [row[arm][figure] for arm in ("cbor2", "own") for figure in ("us_a_block", "us_a_thousand")]
+        figures = [row["cbor2"]["us_a_block"], row["cbor2"]["us_a_thousand"]]
+        figures += [row[arm][figure] for arm in ("new", "seen", "own") for figure in ("us_a_block", "ratio")]
         same = "" if row["same"] else "  OTHER HASHES"
-        yield f"{name:<20} {' '.join(f'{figure:>9}' for figure in figures)} {row['ratio']:>6}{same}"
+        yield f"{name:<20} {' '.join(f'{figure:>9}' for figure in figures)}{same}"
 
 
 def main() -> None:
     """Command line: `python -m load.hashing --help`."""
-    parser = argparse.ArgumentParser(description="Hashes of blocks by cbor2 and by an own encoder, on one core.")
+    parser = argparse.ArgumentParser(description="Hashes of blocks: new, seen, by an own encoder; on one core.")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--prompts", type=int, default=64, help="prompts of text")
     parser.add_argument("--tokens", type=int, default=512, help="tokens of each of them")

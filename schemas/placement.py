@@ -11,8 +11,8 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `cached` of the prompt were expected in the KV cache of `worker`, -1: nothing is known of its cache. `cost` is the
     predicted time to the first token there. `workers` could have taken it, the next best of them was `rival`, with
     `rival_cached` and `rival_cost` ("": there was none). Of the time at the scheduler, the ticket was `held` back
-    although a worker was free: for one that has its prompt cached, or because others' prompts were cached there. `queue`
-    others waited when it went.
+    although a worker was free: for one that has its prompt cached, or because others' prompts were cached there.
+    `queue` others waited when it went.
     """
 
     worker: OptionalId

@@ -112,7 +112,8 @@ def _choice_of_worker(placement: Placement, length: int | None) -> Iterator[str]
             f"{seconds(placement.rival_cost)} instead of {seconds(placement.cost)}"
         )
     if placement.held:
-        yield f"it was held back for {seconds(placement.held)}, for a better worker or for others whose prompts were cached"
+        why = "for a better worker or for others whose prompts were cached"
+        yield f"it was held back for {seconds(placement.held)}, {why}"
     if placement.queue:
         yield f"{placement.queue:,} others waited when it went"
 

@@ -1,54 +1,8 @@
-"""What may go into an engine: the KV cache it will need, and requests that must never reach it."""
-
-from dataclasses import dataclass, field
+"""What may go into an engine: requests that must never reach it, and those that are over already."""
 
 from schemas.faults import Fault
 from schemas.ticket import EngineSampling
 from stages.inference.engine import EngineFacts, EngineRequest
-
-
-@dataclass
-class KvBudget:
-    """The KV cache as the worker gives it away, in tokens: for each request its context and the output that is likely.
-
-    `reserve` tokens of output are set aside for each; a longer answer takes more as it grows. Schedulers count in the
-    same way, without the rounding to blocks: an engine that runs out computes something twice, nothing worse.
-    """
-
-    capacity: int
-    reserve: int
-    _taken: dict[str, int] = field(default_factory=dict[str, int])
-    _used: int = 0
-
-    @property
-    def free(self) -> int:
-        return max(self.capacity - self._used, 0)
-
-    def need(self, request: EngineRequest) -> int:
-        """What a request takes at its start."""
-        to_come = max(request.sampling.max_tokens - len(request.generated), 0)
-        return len(request.prompt) + len(request.generated) + min(to_come, self.reserve)
-
-    def fits(self, request: EngineRequest, alone: bool) -> bool:
-        """Whether it can be taken now. An engine with nothing else to do takes whatever its context allows."""
-        return alone or self.need(request) <= self.free
-
-    def take(self, request: EngineRequest) -> int:
-        """Counts it from now on; as how many tokens."""
-        need = self.need(request)
-        self.give_back(request.id)
-        self.grow(request.id, need)
-        return need
-
-    def grow(self, name: str, length: int) -> None:
-        """The sequence has `length` tokens now."""
-        more = length - self._taken.get(name, 0)
-        if more > 0:
-            self._used += more
-            self._taken[name] = length
-
-    def give_back(self, name: str) -> None:
-        self._used -= self._taken.pop(name, 0)
 
 
 def fault_of(request: EngineRequest, facts: EngineFacts) -> Fault | None:

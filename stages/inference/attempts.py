@@ -9,9 +9,9 @@ from typing import Protocol
 import structlog
 
 from schemas.faults import Fault
-from stages.inference.admission import KvBudget
 from stages.inference.engine import Advance, EngineRequest, StepOutput
 from stages.inference.held import Held
+from stages.inference.kv_budget import KvBudget
 from stages.inference.outbox import Stream
 from stages.inference.parking import Parking
 from stages.inference.served import Served
@@ -96,12 +96,13 @@ class Attempts:
         held.running = True
         self.running += 1
         self.prefilling += 1
-        held.counted = self._budget.take(request)
+        held.counted = self._budget.take(request, held.expected_cached)
         self._engine.add(request)
 
     def advance(self, step: StepOutput) -> None:
         """Notes what one engine step brought. What is not held (dropped, cancelled) it ignores."""
         now = self._clock()
+        before = self.tokens_out
         for advance in step.advances:
             held = self._held.get(advance.id)
             if held is None or not held.running:
@@ -110,6 +111,7 @@ class Attempts:
                 self.end(held, advance.fault or Fault("internal", f"the engine gave up: {advance.error}"))
             else:
                 self._note_ids(held, advance, now)
+        self._budget.stepped(self.tokens_out - before, step.load)
 
     def finish(self, held: Held, finish: str, stop_id: int | None) -> None:
         """The engine is done with it; it stays held until the journal has it."""
@@ -173,6 +175,7 @@ class Attempts:
         held.cached_tokens = advance.cached_tokens
         held.outbox.started(held.name, held.times())
         self.prefilling -= 1
+        self._budget.began(held.name)
         self.tokens_in += held.length - advance.cached_tokens
         if not held.before:  # else the worker that it comes from has counted it
             self._served.add(held.item.ticket.tenant, held.item.ticket.prompt_tokens)
@@ -194,7 +197,7 @@ class Attempts:
         if held.running:
             self.running -= 1
             self.prefilling -= not held.produced
-            self._budget.give_back(held.name)
+            self._budget.give_back(held.name, held.produced)
         self._count_served(held)
         held.running, held.done = False, True
         self._parking.clear(held)

@@ -120,11 +120,16 @@ class Advance(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """The engine's own gauges after a step; `kv_usage` from 0 to 1."""
+    """The engine's own gauges after a step; `kv_usage` from 0 to 1.
+
+    `kv_used` are the tokens of KV cache, in whole blocks, that its sequences hold: shared blocks count once, those that
+    are only cached count as free. -1: it does not say.
+    """
 
     running: int = 0
     waiting: int = 0
     kv_usage: float = 0.0
+    kv_used: int = -1
 
 
 @dataclass(slots=True)

@@ -49,8 +49,7 @@ class Held:
     @property
     def expected_cached(self) -> int:
         """Tokens of its context that its scheduler expected in the KV cache; 0 where that knew nothing."""
-        placement = self.item.placement
-        return max(placement.cached, 0) if placement is not None else 0
+        return expected_cached(self.item)
 
     @property
     def deadline(self) -> float:
@@ -85,6 +84,11 @@ class Held:
             ack=self.item.ack,
             attempt=self.item.attempt,
         )
+
+
+def expected_cached(item: GrantItem) -> int:
+    """As of `Held`, of what is not held yet."""
+    return max(item.placement.cached, 0) if item.placement is not None else 0
 
 
 def request_of(item: GrantItem) -> EngineRequest:

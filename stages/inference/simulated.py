@@ -10,13 +10,14 @@ import os
 import signal
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.journal import TokenLogprob
 from stages.inference.echo_model import echo_model
 from stages.inference.engine import Advance, EngineDead, EngineFacts, EngineLoad, EngineRequest, StepOutput
-from stages.inference.simulated_cache import BlockChain, PrefixCache
+from stages.inference.simulated_cache import BlockChain, Holding, PrefixCache
 from stages.inference.simulated_model import GrowingAnswer, simulated_model
+from stages.inference.step_budget import share_of_one
 
 CATCH_UP_S = 0.1
 """How far the engine may be behind its schedule and still make up for it."""
@@ -64,6 +65,7 @@ class Running:
     computed: int = 0
     produced: int = 0
     scheduled_at: float = 0.0
+    holding: Holding = field(default_factory=Holding)
 
 
 class SimulatedEngine:
@@ -107,7 +109,8 @@ class SimulatedEngine:
 
     def abort(self, ids: list[str]) -> None:
         for request_id in ids:
-            self._running.pop(request_id, None)
+            if request_id in self._running:
+                self._leave(request_id)
         gone = set(ids)
         self._waiting = deque(one for one in self._waiting if one.request.id not in gone)
 
@@ -127,20 +130,21 @@ class SimulatedEngine:
         return StepOutput(advances, self._load(), time.monotonic() - begin)
 
     async def close(self) -> None:
-        self._running.clear()
+        self.abort(list(self._running))
         self._waiting.clear()
 
     def _admit(self, now: float) -> None:
         """Moves waiting sequences to free slots, in order, while their contexts fit into the KV cache."""
-        free = self._options.kv_tokens - self._kv_used()
         while self._waiting and len(self._running) < self._options.slots:
             first = self._waiting[0]
-            if self._running and self._blocks(first.length + 1) > free:
+            cached = self._cache.cached_tokens(first.chain, first.length)
+            wanted = self._cache.wanted(first.chain, first.length + 1, cached)
+            if self._running and wanted > self._options.kv_tokens - self._cache.used:
                 return
-            free -= self._blocks(first.length + 1)
+            self._cache.hold(first.holding, first.chain, cached, first.length + 1)
             self._poisoned = self._poisoned or self._options.poison in first.request.prompt
             first.scheduled_at = now
-            first.cached = first.computed = self._cache.cached_tokens(first.chain, first.length)
+            first.cached = first.computed = cached
             self._running[first.request.id] = self._waiting.popleft()
 
     async def _break_down(self) -> None:
@@ -155,16 +159,19 @@ class SimulatedEngine:
         """What this step computes: the tokens it prefills, and the sequences that get a token at its end."""
         decoding = [one for one in self._running.values() if one.computed >= one.length]
         budget = self._options.step_tokens - len(decoding)
+        alone = len(self._running) - len(decoding) == 1
+        most = budget if alone else share_of_one(self._options.step_tokens, self._options.block_size)
         prefilled = 0
         for one in self._running.values():
             missing = one.length - one.computed
             if missing > 0 and budget > prefilled:
-                chunk = min(missing, budget - prefilled)
+                chunk = min(missing, budget - prefilled, most)
                 one.computed += chunk
                 prefilled += chunk
                 if chunk == missing:
                     decoding.append(one)
                     self._cache.store(one.chain, one.length)
+                    self._cache.show(one.holding, one.chain, one.length)
         return prefilled, decoding
 
     async def _spend(self, prefilled: int, decoding: int) -> None:
@@ -187,9 +194,10 @@ class SimulatedEngine:
         one.produced += 1
         one.length += 1
         one.computed = one.length
+        self._cache.grow(one.holding, one.length + 1)
         finish = self._finish(one, chosen)
         if finish:
-            del self._running[one.request.id]
+            self._leave(one.request.id)
             self._cache.store(one.chain, one.length - 1)  # nobody computed the KV of the last one
         logprobs: list[TokenLogprob] | None = None if logprob is None else [logprob]
         stop_id = chosen if finish == "stop" else None
@@ -205,13 +213,9 @@ class SimulatedEngine:
             return "length"
         return ""
 
-    def _blocks(self, tokens: int) -> int:
-        """Tokens of KV cache that a sequence of this length takes, in whole blocks."""
-        size = self._options.block_size
-        return -(-tokens // size) * size
-
-    def _kv_used(self) -> int:
-        return sum(self._blocks(one.length + 1) for one in self._running.values())
+    def _leave(self, request_id: str) -> None:
+        self._cache.let_go(self._running.pop(request_id).holding)
 
     def _load(self) -> EngineLoad:
-        return EngineLoad(len(self._running), len(self._waiting), self._kv_used() / self._options.kv_tokens)
+        used = self._cache.used
+        return EngineLoad(len(self._running), len(self._waiting), used / self._options.kv_tokens, used)

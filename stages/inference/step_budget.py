@@ -3,6 +3,14 @@
 GRAIN = 32
 
 
+def share_of_one(step_tokens: int, block_size: int) -> int:
+    """Tokens of a step that one prompt may take while others want some: half of them, in whole blocks, one at least.
+
+    Else a short prompt waits for all of a long one that came before it.
+    """
+    return max(step_tokens // 2 // block_size, 1) * block_size
+
+
 class StepBudget:
     """Shrinks at once when a step took much too long, grows slowly while a prefill could use more.
 
@@ -17,7 +25,7 @@ class StepBudget:
         self.tokens = self._within(tokens)
 
     def stepped(self, seconds: float, prefilling: bool) -> None:
-        """A step took so long; `prefilling` if a prompt did not fit into it as a whole."""
+        """A step took so long; `prefilling` if prompts could have used more of it."""
         if seconds > 2 * self._target_s:
             self.tokens = self._within(self.tokens // 2)
         elif prefilling and seconds < self._target_s:

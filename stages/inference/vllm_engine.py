@@ -7,7 +7,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from schemas.ticket import EngineSampling
@@ -22,11 +22,12 @@ from stages.inference.engine import (
 )
 from stages.inference.hardware import Hardware
 from stages.inference.kv_blocks import KvBlocks
-from stages.inference.step_budget import StepBudget
+from stages.inference.step_budget import StepBudget, share_of_one
 from stages.inference.vllm_kv_events import KvEventReader, KvTap, hash_root, tapped, tells_kv_events, turn_on
 from stages.inference.vllm_messages import OutputReader, core_request
 from stages.inference.vllm_options import (
     CPU_STEP_TOKENS,
+    LONG_PREFILL,
     VllmOptions,
     counts_earlier_ids,
     engine_arguments,
@@ -53,6 +54,7 @@ class VllmCore:
         self._reader = OutputReader()
         self._counts_earlier = False
         self._kv_tap: KvTap | None = None
+        self._block_size = 1
 
     def start(self, give_up: Callable[[], bool]) -> EngineFacts:
         begin = time.monotonic()
@@ -79,7 +81,9 @@ class VllmCore:
         times = {"import_s": imported - begin, "config_s": configured - imported, "load_s": loaded - configured}
         times["warm_up_s"] = time.monotonic() - loaded
         root = hash_root() if self._kv_tap is not None else b""
-        return _facts(config, self._scheduler.max_num_scheduled_tokens, times, root)
+        facts = _facts(config, self._scheduler.max_num_scheduled_tokens, times, root)
+        self._block_size, self._reader.kv_tokens = facts.block_size, facts.kv_tokens
+        return facts
 
     def add(self, request: EngineRequest) -> None:
         self._client.add_request(core_request(request, self._wanted.eos_ids, self._counts_earlier))
@@ -95,11 +99,13 @@ class VllmCore:
 
     def step(self) -> StepOutput:
         begin = time.monotonic()
+        shared = self._share_step()
         outputs = self._client.get_output()
         if not (self._scheduler.running or outputs.outputs):
             time.sleep(GRAMMAR_PAUSE_S)
         elif self._budget is not None:
-            prefilling = any(one.num_computed_tokens < one.num_prompt_tokens for one in self._scheduler.running)
+            # A single prompt that is left of several had its half: with a larger budget it would not fill the step.
+            prefilling = _prefilling(self._scheduler.running) > shared
             self._budget.stepped(time.monotonic() - begin, prefilling)
             self._scheduler.max_num_scheduled_tokens = self._budget.tokens
         step = self._reader.step_output(outputs)
@@ -109,6 +115,18 @@ class VllmCore:
 
     def close(self) -> None:
         self._client.shutdown()
+
+    def _share_step(self) -> bool:
+        """Whether several prompts share the next step, of which no one then gets more than half, as in `vllm_options`.
+
+        The half of a budget that changes; a single prompt gets all of it, whoever decodes beside it.
+        """
+        if self._budget is None or LONG_PREFILL in self._wanted.options:
+            return False
+        shared = _prefilling(self._scheduler.running) + len(self._scheduler.waiting) > 1
+        most = share_of_one(self._budget.tokens, self._block_size) if shared else 0
+        setattr(self._scheduler.scheduler_config, LONG_PREFILL, most)
+        return shared
 
     def _warm_up(self) -> None:
         """Runs two prefills, the first to load kernels; the second's pace sets the first budget of tokens per step."""
@@ -162,7 +180,9 @@ class VllmProcess:
         self._counts_earlier = counts_earlier_ids(config)
         self._tasks += [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
         budget = config.scheduler_config.max_num_batched_tokens
-        return _facts(config, budget, {"start_s": time.monotonic() - begin}, self._hash_root)
+        facts = _facts(config, budget, {"start_s": time.monotonic() - begin}, self._hash_root)
+        self._reader.kv_tokens = facts.kv_tokens
+        return facts
 
     def add(self, request: EngineRequest) -> None:
         self._sends.put_nowait(request)
@@ -255,6 +275,11 @@ def _facts(config: Any, step_tokens: int, times: Mapping[str, float], root: byte
         structured=holds_grammars(config),
         hash_root=root,
     )
+
+
+def _prefilling(running: Iterable[Any]) -> int:
+    """How many of vLLM's requests have a prompt that is not computed yet."""
+    return sum(one.num_computed_tokens < one.num_prompt_tokens for one in running)
 
 
 def _unless(give_up: Callable[[], bool]) -> None:

@@ -63,9 +63,13 @@ def _structured(wanted: Structured) -> Any:
 
 
 class OutputReader:
-    """Reads what the core says. A batch computes the logprobs of its most curious request for all of its requests."""
+    """Reads what the core says. A batch computes the logprobs of its most curious request for all of its requests.
+
+    `kv_tokens` is the capacity of the core's KV cache, of which it tells how much is in use; 0: not known yet.
+    """
 
     def __init__(self) -> None:
+        self.kv_tokens = 0
         self._alternatives: dict[str, int] = {}
         self._grammars: dict[str, str] = {}
 
@@ -87,7 +91,8 @@ class OutputReader:
         load = EngineLoad()
         if stats is not None:
             waiting = stats.num_waiting_reqs + stats.num_skipped_waiting_reqs
-            load = EngineLoad(stats.num_running_reqs, waiting, stats.kv_cache_usage)
+            used = round(stats.kv_cache_usage * self.kv_tokens) if self.kv_tokens else -1
+            load = EngineLoad(stats.num_running_reqs, waiting, stats.kv_cache_usage, used)
         advances = [self._advance(output) for output in outputs.outputs]
         self.forget(advance.id for advance in advances if advance.finish or advance.error)
         return StepOutput(advances, load, 0.0)

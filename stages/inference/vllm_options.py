@@ -15,9 +15,13 @@ from typing import Any
 
 from stages.inference.engine import EngineMisconfigured
 from stages.inference.hardware import CPU_BLOCK_SIZE, CPU_SLOTS, Hardware, cpu_dtype, cpu_kv_bytes
+from stages.inference.step_budget import share_of_one
 
 CPU_STEP_TOKENS = (64, 1024)
 """The fewest and the most tokens of one step on a CPU."""
+
+LONG_PREFILL = "long_prefill_token_threshold"
+"""vLLM's option for how much of a step one prompt may take while other requests are there."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ def vllm_config(arguments: Mapping[str, Any]) -> Any:
         config = EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
     except Exception as error:
         raise EngineMisconfigured(f"vLLM refuses this model or its options: {error}") from error
+    if LONG_PREFILL not in arguments:
+        _share_steps(config)
     if counts_earlier_ids(config):
         from stages.inference.resumed_penalties import processor_for
 
@@ -97,6 +103,15 @@ def vllm_config(arguments: Mapping[str, Any]) -> Any:
 
         config.scheduler_config.scheduler_cls = scheduler_for(config)
     return config
+
+
+def _share_steps(config: Any) -> None:
+    """Set here and not by an argument: how much a step takes is vLLM's own choice, mostly."""
+    scheduling = config.scheduler_config
+    if scheduling.enable_chunked_prefill:
+        step_tokens = scheduling.max_num_scheduled_tokens or scheduling.max_num_batched_tokens
+        share = share_of_one(step_tokens, config.cache_config.block_size or 1)
+        setattr(scheduling, LONG_PREFILL, min(share, config.model_config.max_model_len))
 
 
 def counts_earlier_ids(config: Any) -> bool:

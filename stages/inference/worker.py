@@ -12,10 +12,11 @@ import structlog
 from schemas.control import DropItem, WorkerState, WorkerStatus
 from schemas.grant import Credits, Grant, GrantItem, GrantReply
 from schemas.poison import ALONE_FROM
-from stages.inference.admission import KvBudget, already_over, fault_of
+from stages.inference.admission import already_over, fault_of
 from stages.inference.attempts import Attempts, EngineInbox, Observer
 from stages.inference.engine import EngineFacts, EngineRequest, StepOutput
-from stages.inference.held import Held, request_of
+from stages.inference.held import Held, expected_cached, request_of
+from stages.inference.kv_budget import KvBudget
 from stages.inference.outbox import PartitionOutbox
 from stages.inference.outlook import prefill_tokens, seconds_until_end
 from stages.inference.pace import PaceLearner
@@ -43,7 +44,7 @@ class Worker:
         outboxes: Sequence[PartitionOutbox],
         observer: Observer,
         *,
-        output_reserve: int = 256,
+        output_reserve: int = 64,
         is_cancelled: Callable[[str], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
         unix_clock: Callable[[], float] = time.time,
@@ -229,7 +230,8 @@ class Worker:
         request = request_of(item)
         # What runs alone begins with an empty engine, which takes whatever its context allows.
         alone = item.deaths >= ALONE_FROM or self._attempts.running == 0
-        if not (self.credits(blocked).slots and self._budget.fits(request, alone)):
+        fits = self._budget.fits(request, alone, expected_cached(item))
+        if not (fits and self.credits(blocked).slots):
             return False
         self._start(item, request)
         return True

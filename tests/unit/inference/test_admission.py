@@ -1,11 +1,11 @@
-"""What may go into an engine: enough KV cache, and nothing that could kill it for everybody."""
+"""What may go into an engine: nothing that could kill it for everybody, and nothing that is over."""
 
 import dataclasses
 
 import pytest
 
 from schemas.ticket import EngineSampling, Structured
-from stages.inference.admission import KvBudget, already_over, fault_of
+from stages.inference.admission import already_over, fault_of
 from stages.inference.engine import EngineFacts, EngineRequest
 
 FACTS = EngineFacts(vocab_size=100, context_length=32, slots=4, kv_tokens=64, block_size=16, step_tokens=64)
@@ -56,30 +56,3 @@ def test_answers_that_were_over_before() -> None:
     assert already_over(request([1], [2] * 7), FACTS) is None
     assert already_over(request([1], [2, 50], stop_token_ids=[50], min_tokens=2), FACTS) is None, "too early to stop"
     assert already_over(request([1]), FACTS) is None
-
-
-def test_budget_counts_likely_output_and_growth() -> None:
-    """Prompt and the reserve at first, the real length when an answer outgrows it, nothing once it is over."""
-    budget = KvBudget(capacity=100, reserve=10)
-    one = request([1] * 20, max_tokens=50)
-    assert budget.need(one) == 30
-    assert budget.need(request([1] * 20, [2] * 5, max_tokens=8)) == 28
-    budget.take(one)
-    assert budget.free == 70
-    budget.grow("a", 29)
-    assert budget.free == 70
-    budget.grow("a", 60)
-    assert budget.free == 40
-    budget.give_back("a")
-    budget.give_back("a")
-    assert budget.free == 100
-
-
-def test_an_idle_engine_takes_what_its_context_allows() -> None:
-    """A request larger than the budget would wait for ever otherwise."""
-    budget = KvBudget(capacity=100, reserve=90)
-    large = request([1] * 20, max_tokens=500)
-    assert not budget.fits(large, alone=False)
-    assert budget.fits(large, alone=True)
-    budget.take(large)
-    assert budget.free == 0

@@ -119,6 +119,45 @@ async def test_long_prompts_are_prefilled_in_chunks() -> None:
     assert [[advance.id for advance in step.advances] for step in steps] == [["short"], ["short"], ["short", "long"]]
 
 
+async def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
+    """Beside others a prompt gets half of a step at most: a short one behind it has its first token long before it."""
+    engine = SimulatedEngine(SimulatedOptions(step_tokens=64))
+    got, steps = await run(engine, request("long", 1, prompt=640), request("short", 1, prompt=20))
+    assert got["short"][0] in steps[0].advances
+    assert got["long"][0] in steps[10].advances, "half of the first step, and all of the others"
+
+
+async def test_a_shared_prefix_is_in_use_once() -> None:
+    """Blocks that running sequences hold in common count once, copies and idle ones as what they are."""
+    engine = SimulatedEngine(SimulatedOptions(block_size=16, slots=8))
+    prefix = [number % 200 for number in range(160)]
+    requests = [EngineRequest(name, [*prefix, index], EngineSampling(max_tokens=9)) for index, name in enumerate("abc")]
+    engine.add(requests[0])
+    assert (await engine.next_step()).load.kv_used == 176
+    for one in requests[1:]:
+        engine.add(one)
+    assert (await engine.next_step()).load.kv_used == 160 + 3 * 16
+    engine.abort(["a"])
+    assert (await engine.next_step()).load.kv_used == 160 + 2 * 16, "who computed it may go before the others"
+    engine.abort(["b", "c"])
+    engine.add(EngineRequest("d", [7], EngineSampling(max_tokens=1)))
+    assert (await engine.next_step()).load.kv_used == 0, "cached, and idle"
+    for name in "ef":
+        engine.add(EngineRequest(name, [9] * 160, EngineSampling(max_tokens=2)))
+    assert (await engine.next_step()).load.kv_used == 2 * 176, "computed at the same time"
+
+
+async def test_more_fits_where_a_prefix_is_shared() -> None:
+    """A sequence needs room for what it does not share."""
+    prefix = [number % 200 for number in range(160)]
+    engine = SimulatedEngine(SimulatedOptions(block_size=16, kv_tokens=256))
+    for index, name in enumerate("abcd"):
+        engine.add(EngineRequest(name, [*prefix, index], EngineSampling(max_tokens=9)))
+    first, second = await engine.next_step(), await engine.next_step()
+    assert (first.load.running, second.load.running) == (1, 4)
+    assert second.load.kv_used == 160 + 4 * 16
+
+
 async def test_steps_take_their_time() -> None:
     """A step lasts base + per decoding sequence + per prefilled token, and late wake-ups do not add up."""
     options = SimulatedOptions(step_s=0.004, decode_s=0.001, prefill_s=0.0001)

@@ -1,6 +1,6 @@
 """A CPU step stays short: the budget follows the pace of the machine."""
 
-from stages.inference.step_budget import StepBudget
+from stages.inference.step_budget import StepBudget, share_of_one
 
 
 def test_slow_steps_shrink_it_at_once() -> None:
@@ -37,3 +37,8 @@ def test_it_settles_below_the_limit() -> None:
         slow += seconds > 0.5
         budget.stepped(seconds, prefilling=True)
     assert slow <= 3
+
+
+def test_the_share_of_one_prompt() -> None:
+    """Half of a step, in whole blocks; one at least."""
+    assert [share_of_one(tokens, 16) for tokens in (8192, 100, 31, 1)] == [4096, 48, 16, 16]

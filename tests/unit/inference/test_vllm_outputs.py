@@ -7,7 +7,7 @@ import pytest
 
 from schemas.faults import Fault, FaultCode
 from schemas.ticket import EngineSampling, Structured
-from stages.inference.engine import Advance, EngineRequest
+from stages.inference.engine import Advance, EngineLoad, EngineRequest
 from stages.inference.resumption import refusal
 from stages.inference.vllm_messages import OutputReader
 
@@ -27,6 +27,17 @@ def advance_of(reader: OutputReader | None = None, **fields: Any) -> Advance:
     outputs = SimpleNamespace(scheduler_stats=None, outputs=[output])
     (advance,) = (reader or OutputReader()).step_output(outputs).advances
     return advance
+
+
+def test_kv_cache_in_use() -> None:
+    """In tokens, once the capacity is known; -1 where the core does not tell."""
+    stats = SimpleNamespace(num_running_reqs=2, num_waiting_reqs=1, num_skipped_waiting_reqs=3, kv_cache_usage=0.25)
+    told, silent = (SimpleNamespace(scheduler_stats=one, outputs=[]) for one in (stats, None))
+    reader = OutputReader()
+    assert reader.step_output(told).load == EngineLoad(2, 4, 0.25, -1)
+    reader.kv_tokens = 1000
+    assert reader.step_output(told).load == EngineLoad(2, 4, 0.25, 250)
+    assert reader.step_output(silent).load.kv_used == -1
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "repetition", "a reason of a later version"])

@@ -1,6 +1,7 @@
 """Hashes of blocks are those of vLLM's prefix cache, bit by bit: a wrong one would only show as a cache never hit."""
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from load.hashing import ROOT, OwnEncoder, compare, table
-from stages.preprocess.block_hashes import block_hashes
+from stages.preprocess.block_hashes import RUN, Memo, block_hashes
 
 VLLM_ROOT = bytes.fromhex("9bd96a485ad84efdafb72ee48a1d7a69bcead0f8f0433173941b276b9581eef0")
 """vLLM's without PYTHONHASHSEED: sha256 of the CBOR of `vllm-none-hash`."""
@@ -67,9 +68,61 @@ def test_there_is_nothing_to_tell(ids: list[int], block_size: int) -> None:
     assert block_hashes(ids, block_size, ROOT) == b""
 
 
+SHORT = st.lists(st.integers(0, 1), max_size=3 * RUN * 2 + 3)
+
+
+@given(st.lists(st.tuples(SHORT, st.sampled_from(["", "a"]), st.sampled_from([ROOT, b""]), st.sampled_from([1, 2]))))
+def test_what_was_seen_hashes_as_ever(prompts: list[tuple[list[int], str, bytes, int]]) -> None:
+    """Whatever came before, in whichever order: a memo changes no hash, of no root, salt or block size."""
+    memo = Memo(6)
+    for ids, salt, root, block_size in [*prompts, *prompts]:
+        fresh = block_hashes(ids, block_size, root, salt, Memo())
+        for _ in range(2):
+            assert block_hashes(ids, block_size, root, salt, memo) == fresh
+        assert len(memo) < 6
+
+
+def test_numbers_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs with the same number in the memo are two runs."""
+    memo, prompts = Memo(), [[token] * RUN * 2 for token in range(3)]
+    expected = [block_hashes(ids, 2, ROOT, seen=Memo()) for ids in prompts]
+
+    def number(_: object) -> int:
+        return 7
+
+    monkeypatch.setattr("stages.preprocess.block_hashes.hash", number, raising=False)
+    for _ in range(3):
+        assert [block_hashes(ids, 2, ROOT, seen=memo) for ids in prompts] == expected
+    assert len(memo) == 1
+
+
+def test_what_comes_again_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second time on; what is asked for stays, however much comes once."""
+    memo, shared = Memo(8), list(range(4 * RUN))
+    for _ in range(2):
+        block_hashes(shared, 4, ROOT, seen=memo)
+    for number in range(20):
+        block_hashes([number + 1] * 4 * RUN, 4, ROOT, seen=memo)
+        block_hashes(shared, 4, ROOT, seen=memo)
+    expected = block_hashes(shared, 4, ROOT, seen=memo)
+    monkeypatch.setattr("stages.preprocess.block_hashes.hashed_blocks", None)
+    assert block_hashes(shared, 4, ROOT, seen=memo) == expected
+
+
+def test_threads_share_a_memo() -> None:
+    """Several at once: right hashes, and no more than it may hold."""
+    memo = Memo(16)
+    prompts = [[number % 7, *range(64)] for number in range(400)]
+    expected = [block_hashes(ids, 1, ROOT, seen=Memo()) for ids in prompts]
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(block_hashes, ids, 1, ROOT, seen=memo) for ids in prompts]
+        assert [one.result() for one in found] == expected
+    assert len(memo) <= 16 + 4
+
+
 def test_the_benchmark_compares_like_with_like() -> None:
-    """Both arms hash the same; where they did not, its table would say so."""
+    """All arms hash the same; where they did not, its table would say so."""
     found = compare([list(range(64)), [5]], 64, 16, rounds=2)
-    assert (found["same"], found["blocks"], len(found["ratios"])) == (True, 4, 2)
+    assert (found["same"], found["blocks"], len(found["seen"]["ratios"])) == (True, 4, 2)
     lines = list(table({"16": found, "32": {**found, "same": False}}))
     assert ["OTHER HASHES" in line for line in lines] == [False, False, True]
