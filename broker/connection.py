@@ -90,8 +90,7 @@ class Connection:
     """An open connection.
 
     `closed` is set when it is gone for good: the process has to end then. `reconnects` counts how often it came back,
-    `on_reconnect` are called each time; `lost_at` is when it was last lost (loop time). Who reads stored answers holds
-    one of `replays` meanwhile.
+    `on_reconnect` are called each time. Who reads stored answers holds one of `replays` meanwhile.
     """
 
     def __init__(self, client: DirectClient, options: BrokerOptions) -> None:
@@ -102,7 +101,8 @@ class Connection:
         self.losses = 0  # before a task can see that there is a connection again; `reconnects` a moment after
         self.reconnects = 0
         self._trouble = ""
-        self.lost_at = 0.0
+        self._lost_at: float | None = None  # while the loss is known and nothing has come back
+        self._last_lost_at = 0.0
         self._closing = False
         self.on_reconnect: list[Callable[[], None]] = []
         self._waiting: set[asyncio.Timeout] = set()
@@ -142,6 +142,13 @@ class Connection:
     @property
     def connected(self) -> bool:
         return self.client.is_connected
+
+    @property
+    def lost_at(self) -> float:
+        """When it was last lost (loop time). The client library knows that it is gone a moment before it says so."""
+        if not self.connected and self._lost_at is None:
+            return asyncio.get_running_loop().time()
+        return self._last_lost_at if self._lost_at is None else self._lost_at
 
     @property
     def max_payload(self) -> int:
@@ -256,7 +263,7 @@ class Connection:
             await self.client.close()
 
     async def _on_disconnected(self) -> None:
-        self.lost_at = asyncio.get_running_loop().time()
+        self._lost_at = self._last_lost_at = asyncio.get_running_loop().time()
         self.losses += 1
         if not self._closing:
             log.warning("broker.disconnected", url=self.options.shown_url)
@@ -264,10 +271,11 @@ class Connection:
         waiting, self._waiting = self._waiting, set()
         for scope in waiting:
             if not scope.expired():
-                scope.reschedule(self.lost_at)
+                scope.reschedule(self._last_lost_at)
 
     async def _on_reconnected(self) -> None:
         self.reconnects += 1
+        self._lost_at = None
         log.warning("broker.reconnected", url=self.options.shown_url)
         for callback in self.on_reconnect:
             callback()

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from load.tokenizing import Bench, bundled_files
+from load.generator.option_values import number
+from load.tokenizing import CONTEXT, Bench, bundled_files
 from stages.preprocess.block_hashes import Memo, block_hashes, hashed_blocks
 
 ROOT = sha256(b"root").digest()
@@ -78,9 +79,9 @@ def compare(prompts: Sequence[Sequence[int]], vocab_size: int, block_size: int, 
         Arm("own", lambda: own.block_hashes),
     ]
     same = True
-    for number in range(rounds):
+    for turn in range(rounds):
         found: list[list[bytes]] = []
-        for arm in arms if number % 2 else reversed(arms):
+        for arm in arms if turn % 2 else reversed(arms):
             run, start = arm.begin(), time.thread_time()
             found.append([run(ids, block_size) for ids in prompts])
             arm.seconds.append(time.thread_time() - start)
@@ -97,8 +98,8 @@ def with_memo(memo: Memo) -> Hashes:
 def _summary(arms: Sequence[Arm], tokens: int, blocks: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         arm.name: {
-            "us_a_block": round(statistics.median(arm.seconds) / blocks * 1e6, 2),
-            "us_a_thousand": round(statistics.median(arm.seconds) / tokens * 1e9, 1),
+            "us_a_block": round(statistics.median(arm.seconds) / blocks * 1e6, 2) if blocks else "—",
+            "us_a_thousand": round(statistics.median(arm.seconds) / tokens * 1e9, 1) if tokens else "—",
         }
         for arm in arms
     }
@@ -110,35 +111,51 @@ def _summary(arms: Sequence[Arm], tokens: int, blocks: int) -> dict[str, Any]:
     return found
 
 
+CAPTION = """\
+Hashes of a prompt's blocks, on one thread: medians of the rounds.
+us/block   microseconds for each block; us/1,000: for 1,000 tokens
+cbor2      the library, which remembers nothing
+new, seen  preprocess, with prompts that it has never seen, and with those that it remembers
+own        an own encoder, from a table of encoded token ids
+cbor2/...  how many times as quick as cbor2 the column before is
+"""
+
+
 def table(found: dict[str, dict[str, Any]]) -> Iterable[str]:
-    """One line for each kind of prompt and block size: µs a block by arm, how many times cbor2's pace, µs by cbor2 for
-    1,000 tokens.
-    """
-    heads = ["cbor2", "of 1,000", "new", "ratio", "seen", "ratio", "own", "ratio"]
-    yield f"{'prompts, block':<20} {' '.join(f'{head:>9}' for head in heads)}"
+    """One line for each kind of prompt and block size, below what the figures are."""
+    yield from CAPTION.splitlines()
+    yield ""
+    over = ["cbor2", "cbor2", "new", "", "seen", "", "own", ""]
+    heads = ["us/block", "us/1,000", "us/block", "cbor2/new", "us/block", "cbor2/seen", "us/block", "cbor2/own"]
+    for first, line in (("", over), ("prompts, block", heads)):
+        yield f"{first:<20} {' '.join(f'{head:>10}' for head in line)}".rstrip()
     for name, row in found.items():
         figures = [row["cbor2"]["us_a_block"], row["cbor2"]["us_a_thousand"]]
         figures += [row[arm][figure] for arm in ("new", "seen", "own") for figure in ("us_a_block", "ratio")]
         same = "" if row["same"] else "  OTHER HASHES"
-        yield f"{name:<20} {' '.join(f'{figure:>9}' for figure in figures)}{same}"
+        yield f"{name:<20} {' '.join(f'{figure:>10}' for figure in figures)}{same}"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Command line: `python -m load.hashing --help`."""
-    parser = argparse.ArgumentParser(description="Hashes of blocks: new, seen, by an own encoder; on one core.")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--prompts", type=int, default=64, help="prompts of text")
-    parser.add_argument("--tokens", type=int, default=512, help="tokens of each of them")
-    parser.add_argument("--long", type=int, default=32_768, help="tokens of the random prompt")
-    arguments = parser.parse_args()
+    about = "What hashes of a prompt's blocks cost: new, seen, by an own encoder; on one core."
+    parser = argparse.ArgumentParser(prog="python -m load.hashing", description=about)
+    for name, default, most, what in (
+        ("--rounds", 15, 1000, "turns of all arms"),
+        ("--prompts", 64, 10_000, "prompts of text"),
+        ("--tokens", 512, CONTEXT, "tokens of each of them"),
+        ("--long", 32_768, 1_000_000, "tokens of the random prompt"),
+    ):
+        parser.add_argument(name, type=number(int, 1, most), default=default, help=f"{what} ({default:,}; to {most:,})")
+    chosen = parser.parse_args(arguments)
     bench, source = Bench(bundled_files(), 0), random.Random(1)
-    texts = bench.completions(arguments.prompts, arguments.tokens).texts
+    texts = bench.completions(chosen.prompts, chosen.tokens).texts
     kinds: dict[str, tuple[list[list[int]], int]] = {
         "text": ([bench.plain.encode(text).ids for text in texts], bench.plain.get_vocab_size()),
-        "random": ([[source.randrange(LARGE_VOCABULARY) for _ in range(arguments.long)]], LARGE_VOCABULARY),
+        "random": ([[source.randrange(LARGE_VOCABULARY) for _ in range(chosen.long)]], LARGE_VOCABULARY),
     }
     found = {
-        f"{name}, {block_size}": compare(prompts, vocab_size, block_size, arguments.rounds)
+        f"{name}, {block_size}": compare(prompts, vocab_size, block_size, chosen.rounds)
         for name, (prompts, vocab_size) in kinds.items()
         for block_size in (16, 32)
     }

@@ -1,11 +1,17 @@
 """Schedule → preprocess and whoever watches, on `hr.backlog.<model>`: how much waits, and how fast it goes."""
 
+from typing import Annotated
+
 import msgspec
 
-from schemas.names import Id
+from schemas.names import Count, Id
 
 TENANTS = 256
 """At most so many tenants are listed, those with the most that waits."""
+
+
+Rate = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Prediction = Annotated[float, msgspec.Meta(ge=-1, le=1e12)]
 
 
 class Backlog(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="v", tag=1):
@@ -20,9 +26,9 @@ class Backlog(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag
 
     scheduler: Id
     model: Id
-    tickets: int = 0
-    tokens: int = 0
-    pending: int = 0
-    rate: float = 0.0
-    seconds: float = 0.0
+    tickets: Count = 0
+    tokens: Count = 0
+    pending: Count = 0
+    rate: Rate = 0.0
+    seconds: Prediction = 0.0
     tenants: dict[str, int] = {}

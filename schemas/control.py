@@ -1,6 +1,6 @@
 """What passes beside the data path: worker heartbeats, drops, cancels, leases."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -11,12 +11,16 @@ WorkerState = Literal["ready", "draining", "stalled"]
 Role = Literal["both", "prefill", "decode"]
 
 
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
+"""Of a step, or of a token; finite by its limits."""
+
+
 class Pace(msgspec.Struct, frozen=True, array_like=True):
     """How long an engine's steps take (s): `base + decode · decoding sequences + prefill · prompt tokens computed`."""
 
-    base: float
-    decode: float
-    prefill: float
+    base: Seconds
+    decode: Seconds
+    prefill: Seconds
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
@@ -37,18 +41,18 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag
     credits: Credits
     sent: int
     role: Role = "both"
-    max_slots: int = 0
-    kv_capacity: int = 0
-    running: int = 0
-    waiting: int = 0
-    step_tokens: int = 0
+    max_slots: Count = 0
+    kv_capacity: Count = 0
+    running: Count = 0
+    waiting: Count = 0
+    step_tokens: Count = 0
     step_s: float = 0.0
     held: list[int] = []
     parked: list[int] = []
     tokens_in: int = 0
     tokens_out: int = 0
     pace: Pace | None = None
-    prefill_tokens: int = 0
+    prefill_tokens: Count = 0
     free_in_s: float = 0.0
     kv_number: int = -1
     served: dict[str, int] = {}

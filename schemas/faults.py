@@ -90,3 +90,8 @@ class RequestFault(Exception):
     def param(self) -> str:
         """The dotted path of the field to change, "" where it is none."""
         return self.fault.param
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds after which to try again; 0: nothing is known."""
+        return self.fault.retry_after

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, cast
 
+from schemas.names import is_id
+
 TRUE = ("1", "true", "yes", "on")
 FALSE = ("0", "false", "no", "off")
 
@@ -156,7 +158,7 @@ def _map(text: str) -> dict[str, str]:
 
 def _weights(text: str) -> dict[str, float]:
     found = {name: _float(value) for name, value in _map(text).items()}
-    if not all(value > 0 for value in found.values()):
+    if not all(value > 0 and is_id(name) for name, value in found.items()):
         raise ValueError(text)
     return found
 
@@ -186,5 +188,5 @@ _NAMES = {
     "list": "a list (a,b or JSON)",
     "tuple": "a list (a,b or JSON)",
     "dict": "a map (a=1,b=2 or JSON)",
-    "weights": "a map to numbers above 0 (a=1,b=0.5 or JSON)",
+    "weights": "a map of names (A-Z a-z 0-9 _ -) to numbers above 0 (a=1,b=0.5 or JSON)",
 }

@@ -42,7 +42,8 @@ async def _stored_story(request_id: str, tenant: str, broker: BrokerOptions) -> 
     if not stored:
         raise RequestFault(
             "lost_state",
-            f"nothing is stored of {key}: it still waits, or there never was one, or it ended too long ago",
+            f"nothing is stored of {key}: it still waits for a worker, ended too long ago, or is another tenant's"
+            " (--tenant)",
         )
     return story_of(request_id, tenant, [_told(each) for each in stored])
 

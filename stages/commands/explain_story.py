@@ -137,6 +137,10 @@ def _attempt(told: Sequence[Told], newest: bool, died: bool) -> AttemptStory:
     )
 
 
+WORK = {"schedule": "waits for a worker"}
+"""What a stage does with a request that it has taken."""
+
+
 def _cached(results: Sequence[Result]) -> int | None:
     return next((result.usage.cached_tokens for result in results if result.usage is not None), None)
 
@@ -168,9 +172,9 @@ def _timeline(told: Sequence[Told], attempts: Sequence[AttemptStory], received_a
         moments = [Moment("first heard of", 0.0)]
     else:
         moments = _stages(costs, told[-1].stored_at - start, alone=len(attempts) == 1)
-    for attempt in attempts[:-1]:
+    for number, attempt in enumerate(attempts[:-1], 1):
         took = attempt.last_at - attempt.first_at
-        moments.append(Moment(f"attempt {attempt.attempt}", attempt.first_at - start, took))
+        moments.append(Moment(f"attempt {number}", attempt.first_at - start, took))
     first_token = next((each.stored_at for each in told if each.result.ids), None)
     if first_token is not None:
         known = costs.ttft if costs is not None else 0.0
@@ -193,7 +197,10 @@ def _stages(costs: Costs, end_s: float, *, alone: bool) -> list[Moment]:
             at_s = max(at_s, end_s - sum(span[1] + span[2] for span in spans[1:]))
         if name == "inference" and queued + service:
             moments.append(Moment("granted", at_s))
-        moments += [Moment(f"{name}: waits", at_s, queued), Moment(f"{name}: works", at_s + queued, service)]
+        moments += [
+            Moment(f"{name}: waits", at_s, queued),
+            Moment(f"{name}: {WORK.get(name, 'works')}", at_s + queued, service),
+        ]
         at_s += queued + service
     late, seen_s = costs.postprocess, costs.ttft or None
     first_s = None if seen_s is None else max(seen_s - late.queued, 0.0)

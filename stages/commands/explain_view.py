@@ -31,8 +31,9 @@ def as_lines(story: RequestStory) -> Iterator[RenderableType]:
         if choice.fault is not None:
             yield from _fault(story, choice)
         yield _timeline(choice)
-        for attempt in choice.attempts:
-            yield Text(f"attempt {attempt.attempt} on {attempt.worker or 'a worker that is not told'}", style="bold")
+        for number, attempt in enumerate(choice.attempts, 1):
+            where = attempt.worker or "a worker that is not told"
+            yield Text(f"attempt {number} of {len(choice.attempts)}, on {where}", style="bold")
             for line in attempt_lines(attempt, choice):
                 yield Text(f"  {line}")
 
@@ -71,7 +72,12 @@ def _timeline(choice: ChoiceStory) -> Table:
 def _note(moment: Moment, choice: ChoiceStory) -> str:
     """What a line of the timeline has to say beside its times."""
     last = choice.attempts[-1] if choice.attempts else None
-    if moment.what == "schedule: works" and last is not None and last.placement is not None and last.placement.held:
+    if (
+        moment.what == "schedule: waits for a worker"
+        and last is not None
+        and last.placement is not None
+        and last.placement.held
+    ):
         return f"of it {seconds(last.placement.held)} held back"
     if moment.what == "granted" and last is not None and last.worker:
         return f"to {last.worker}"
@@ -115,7 +121,7 @@ def _choice_of_worker(placement: Placement, length: int | None) -> Iterator[str]
         why = "for a better worker or for others whose prompts were cached"
         yield f"it was held back for {seconds(placement.held)}, {why}"
     if placement.queue:
-        yield f"{placement.queue:,} others waited when it went"
+        yield f"{placement.queue:,} {'other' if placement.queue == 1 else 'others'} waited when it went"
 
 
 def _would_have_had(cached: int, length: int | None) -> str:

@@ -23,6 +23,7 @@ from stages.preprocess.settings import PreprocessSettings
 log = structlog.get_logger()
 
 LEAST_RETRY_S = 1.0
+LONGEST_RETRY_S = 60.0
 
 
 def _ignore(_: str) -> None:
@@ -78,12 +79,13 @@ class Admission:
         left_s = passage.delivery.stored_at + ready.request.deadline_s - time.time()
         bound_s, bound = left_s, f"the deadline is in {left_s:.0f} s"
         if 0 < self.max_wait_s < left_s:
-            bound_s, bound = self.max_wait_s, f"the longest wait is {self.max_wait_s:g} s"
+            bound_s, bound = self.max_wait_s, f"at most {self.max_wait_s:g} s are allowed"
         if wait_s is None or bound_s <= 0 or wait_s <= bound_s:
             return
         self.on_refused(passage.slug)
-        reason = f"about {wait_s:.0f} s of work wait, {bound}; try later, with a new id"
-        raise RequestFault("busy", reason, retry_after=max(LEAST_RETRY_S, wait_s - bound_s))
+        again_s = min(max(LEAST_RETRY_S, wait_s - bound_s), LONGEST_RETRY_S)
+        reason = f"about {wait_s:.0f} s of work wait, {bound}; try again in {again_s:.0f} s, with a new id"
+        raise RequestFault("busy", reason, retry_after=again_s)
 
 
 def _tokens(ready: Ready) -> int:

@@ -20,6 +20,13 @@ def ticket_tokens(prompt_tokens: int, max_tokens: int) -> int:
     return prompt_tokens + min(ANSWER_TOKENS, max_tokens)
 
 
+CREDIT_TOKENS = 16_384
+"""As the schedulers' `fairness.CREDIT_TOKENS`."""
+
+KEPT = 64
+"""Models, and schedulers of one: beyond that the silent ones are looked for."""
+
+
 @dataclass(slots=True)
 class _Model:
     """The last word of each scheduler and when it came; tokens that this process published since, by tenant."""
@@ -38,8 +45,15 @@ class Backlogs:
     def hear(self, message: Backlog) -> None:
         """A scheduler's word replaces its last one. It also has most of what was published until now."""
         model = self._models.setdefault(message.model, _Model())
+        if len(model.heard) > KEPT or len(self._models) > KEPT:
+            self._forget_silent()
+            model = self._models.setdefault(message.model, _Model())
         model.heard[message.scheduler] = (self._clock(), message)
         model.published.clear()
+
+    def _forget_silent(self) -> None:
+        for model in list(self._models):
+            self._said(model)
 
     def published(self, model: str, tenant: str, tokens: int) -> None:
         """This process stored tickets. While nothing waits they go straight to a worker, and count for nothing."""
@@ -90,7 +104,8 @@ class _Line:
         """
         waiting = {name for tokens_of in (self.held, self.published) for name, count in tokens_of.items() if count > 0}
         own = self._own(tenant)
-        fair = own * len(waiting | {tenant}) if own else tokens * len(waiting)
+        # One that comes anew starts a little below the others: only what it asks for beyond that waits for them.
+        fair = own * len(waiting | {tenant}) if own else max(tokens - CREDIT_TOKENS, ANSWER_TOKENS) * len(waiting)
         return min(self.total, fair)
 
     def _own(self, tenant: str) -> float:

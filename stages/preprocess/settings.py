@@ -40,7 +40,8 @@ class PreprocessSettings:
     tokenize_bytes: int = setting(32 * MIB, "Bytes of the same.", minimum=KIB)
     max_wait_s: float = setting(
         0.0,
-        "A new request that would wait longer for a worker is refused as busy; 0: only its deadline bounds that.",
+        "A new request that is predicted to wait longer for a worker is refused as busy, once a backlog has lasted for"
+        " a second; 0: only its deadline bounds that.",
         minimum=0,
     )
     model_patience_s: float = setting(

@@ -14,6 +14,9 @@ MEMORY_S = 10.0
 MEASURED_S = 1.0
 """Less busy time says nothing of a rate: it would be the grants of a few steps, times a large factor."""
 
+STANDS_S = 30.0
+"""Without a grant for so long a rate says nothing any more: what it refused would never show that things go on."""
+
 STOOD_STILL_S = 1.0
 """A backlog is looked at several times a second: over a longer gap this process itself stood still."""
 
@@ -30,6 +33,7 @@ class BacklogMeter:
         """Tickets that were left over after the last look."""
         self.workers = 0
         self._looked_at = 0.0
+        self._granted_at = 0.0
         self._tokens = 0.0
         self._busy_s = 0.0
 
@@ -40,14 +44,17 @@ class BacklogMeter:
             kept = exp(-passed / MEMORY_S)
             self._tokens = self._tokens * kept + granted
             self._busy_s = self._busy_s * kept + passed
+        if granted:
+            self._granted_at = now
         changed = (waiting > 0) != (self.waiting > 0)
         self._looked_at, self.waiting, self.workers = now, waiting, workers
         return changed
 
     @property
     def rate(self) -> float:
-        """0: not known yet, or no longer, since there is no worker."""
-        return self._tokens / self._busy_s if self.workers and self._busy_s >= MEASURED_S else 0.0
+        """0: not known yet, or no longer: there is no worker, or nothing was granted for long."""
+        stands = self._looked_at - self._granted_at > STANDS_S
+        return self._tokens / self._busy_s if self.workers and self._busy_s >= MEASURED_S and not stands else 0.0
 
     def seconds(self, held: "HeldBack", pending: int, others: float) -> float:
         """Until a ticket that comes now is granted; -1: nobody knows.
@@ -58,7 +65,7 @@ class BacklogMeter:
         if not held.tickets:
             return 0.0
         rate = self.rate
-        if not rate:
+        if rate <= 0 or rate + others <= 0:
             return -1.0
         return held.tokens / rate + pending * held.tokens / held.tickets / (rate + others)
 

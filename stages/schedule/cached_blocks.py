@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from schemas.control import WorkerStatus
 from schemas.kv_events import HASH_BYTES, KvEvents
@@ -38,7 +39,7 @@ class _Sent:
         for block in blocks:
             self._blocks.pop(block, None)
             self._blocks[block] = None
-        dropped = list(self._blocks)[: max(len(self._blocks) - self.room, 0)]
+        dropped = list(islice(self._blocks, max(len(self._blocks) - self.room, 0)))
         for block in dropped:
             del self._blocks[block]
         return dropped

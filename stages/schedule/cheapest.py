@@ -1,5 +1,6 @@
 """The policy in use: whose turn it is gets the place where it costs least, or waits a moment for a better one."""
 
+from collections import Counter
 from enum import Enum
 
 from schemas.kv_events import HASH_BYTES
@@ -15,6 +16,9 @@ LOOKED_AT = 128
 
 NOTHING: Matches = {}
 
+LEAST_LOOKED_AT = 8
+"""Of each tenant, where many wait: one whose tickets fit nowhere does not hide those of the others."""
+
 PLACED_AT = 256
 """Tickets that one plan places: another one follows at once."""
 
@@ -29,6 +33,8 @@ def cheapest(state: State) -> Plan:
     that it has, and the rest wait for up to `HOLD_S` until it is their turn to drive something out.
     """
     planner = _Planner(state)
+    left = Counter[str]()
+    patience = max(LOOKED_AT // max(len({ticket.tenant for ticket in state.waiting}), 1), LEAST_LOOKED_AT)
     turns = Turns(state.waiting, state.now, state.levels, state.weights)
     looked_at, rank = 0, None
     while planner.seats and looked_at < LOOKED_AT and len(planner.plan.grants) < PLACED_AT:
@@ -42,6 +48,10 @@ def cheapest(state: State) -> Plan:
         if verdict in (Verdict.PLACED, Verdict.PUT_ASIDE):
             turns.given(ticket)
         looked_at += verdict in (Verdict.PUT_ASIDE, Verdict.LEFT)
+        left[ticket.tenant] += verdict is Verdict.LEFT
+        if left[ticket.tenant] >= patience:
+            turns.skip_line()
+            left[ticket.tenant] = 0
     planner.place_misses()
     return planner.plan
 

@@ -11,6 +11,7 @@ from schemas.journal import End, Open, OpenReply
 from schemas.placement import Placement
 from schemas.poison import ALONE_FROM
 from schemas.ticket import StageTime, Ticket
+from stages.schedule.cheapest import HOLD_S
 from stages.schedule.granted import Granted
 from stages.schedule.policy import Choice, Waiting
 
@@ -109,7 +110,7 @@ class Held:
             rival=choice.rival,
             rival_cached=choice.rival_cached,
             rival_cost=round(choice.rival_cost_s, 6),
-            held=round(max(now - self.held_since, 0.0), 6),
+            held=round(min(max(now - self.held_since, 0.0), HOLD_S), 6),
             queue=queue,
         )
 

@@ -34,6 +34,8 @@ log = structlog.get_logger()
 LOOK_AGAIN_S = 0.01
 """What waits although a slot is free waits for something that nobody announces: computed prompts, a better worker."""
 
+TICK_FAILED_PAUSE_S = 1.0
+
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
@@ -190,13 +192,17 @@ class ModelLoop:
 
     async def _tick_for_ever(self) -> None:
         """Event driven: an idle model costs nothing, and a burst becomes one grant a worker."""
-        pause_s = self._shared.settings.tick_ms / 1000
         while True:
+            pause_s = self._shared.settings.tick_ms / 1000
             await self._wake.wait()
             await asyncio.sleep(0)  # whatever else this turn of the loop brings goes along
             self._wake.clear()
             begin = _now()
-            self._tick()
+            try:
+                self._tick()
+            except Exception:  # the next tick may be without what this one stumbled over
+                log.exception("schedule.tick_failed", model=self._model)
+                pause_s = TICK_FAILED_PAUSE_S
             # A long backlog leaves the loop three quarters of its time for everything else.
             await asyncio.sleep(max(pause_s, 3 * (_now() - begin)))
 

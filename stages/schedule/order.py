@@ -10,6 +10,10 @@ AGEING_S = 30.0
 """A ticket rises by one class whenever it has waited for so long, up to the best there is: no class starves."""
 
 
+LONGEST_AGEING_S = 120.0
+"""After so long a ticket is of the best class that waits, however far below it began."""
+
+
 @dataclass(slots=True)
 class _Line:
     """One tenant's tickets of one class, the next one at the end."""
@@ -30,6 +34,7 @@ class Turns:
         self._order = sorted(self._classes, reverse=True)
         self._levels = dict(levels)
         self._heap: list[tuple[float, int, _Line]] = []
+        self._tenant = ""
         self.rank = 0
         """The class of the ticket that came last."""
 
@@ -42,9 +47,15 @@ class Turns:
             self._open(self._classes[self.rank])
         line = self._heap[0][2]
         ticket = line.tickets.pop()
+        self._tenant = ticket.tenant
         if not line.tickets:
             heapq.heappop(self._heap)
         return ticket
+
+    def skip_line(self) -> None:
+        """No more tickets of the tenant that was next last, in its class."""
+        if self._heap and self._heap[0][2].tenant == self._tenant:
+            heapq.heappop(self._heap)
 
     def given(self, ticket: Waiting) -> None:
         """The ticket that came last was given a place: its tenant has had so much more."""
@@ -72,6 +83,7 @@ def _by_class(waiting: Sequence[Waiting], now: float) -> dict[int, dict[str, lis
     classes: dict[int, dict[str, list[Waiting]]] = {}
     best = min((ticket.priority for ticket in waiting), default=0)
     for ticket in waiting:
-        aged = max(ticket.priority - int((now - ticket.waiting_since) / AGEING_S), best)
+        waited_s = now - ticket.waiting_since
+        aged = max(ticket.priority - int(waited_s / AGEING_S), best) if waited_s < LONGEST_AGEING_S else best
         classes.setdefault(aged, {}).setdefault(ticket.tenant, []).append(ticket)
     return classes

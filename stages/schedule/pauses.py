@@ -15,7 +15,9 @@ log = structlog.get_logger()
 class Link(Protocol):
     """The connection, as far as this file looks at it. `lost_at` is on the event loop's clock."""
 
-    lost_at: float
+    @property
+    def lost_at(self) -> float: ...
+
     reconnects: int
 
     @property

@@ -14,6 +14,10 @@ COMPARED = 4
 """Of workers that have nothing of a prompt, only the least busy ones can be the best."""
 
 
+WORTH_WAITING = 0.1
+"""Of what the whole prompt takes, so much has to be gained at least: when a worker takes something again is a guess."""
+
+
 class Seats:
     """All workers while a plan is made, the least busy ones at hand."""
 
@@ -68,7 +72,8 @@ class Seats:
     def waits_for_better(self, ticket: Waiting, matches: Matches, choice: Choice) -> bool:
         """Whether one that has more of the prompt will be cheaper than `choice`, once it takes something again."""
         chosen = self._seats[choice.worker]
-        least_s = chosen.worth_s(ticket.length - choice.cached)
+        gain_s = WORTH_WAITING * ticket.length * chosen.worker.prefill_s
+        least_s = chosen.worth_s(ticket.length - choice.cached) - gain_s
         for worker, blocks in matches.items():
             seat = self._seats.get(worker)
             if seat is None or seat is chosen:
@@ -132,10 +137,10 @@ class Seats:
         for worker in matches:
             if (seat := self._seats.get(worker)) is not None:
                 yield seat
-        yield from self._least_busy(ticket.kv_tokens, matches)
+        yield from self._least_busy(ticket, matches)
 
-    def _least_busy(self, kv_tokens: int, besides: Matches) -> list[Seat]:
-        """Loads only grow within a plan, so that the heap's are renewed here."""
+    def _least_busy(self, ticket: Waiting, besides: Matches) -> list[Seat]:
+        """Those that take it. Loads only grow within a plan, so that the heap's are renewed here."""
         chosen: list[Seat] = []
         passed: list[tuple[float, int, int, Seat]] = []
         while self._heap and len(chosen) < COMPARED:
@@ -145,7 +150,7 @@ class Seats:
                 continue
             if seat.free:
                 passed.append((load, slots, number, seat))
-                if seat.worker.worker not in besides and seat.holds(kv_tokens):
+                if seat.worker.worker not in besides and self._takes(seat, ticket, ticket.length):
                     chosen.append(seat)
         for entry in passed:
             heapq.heappush(self._heap, entry)

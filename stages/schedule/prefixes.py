@@ -6,6 +6,7 @@ edges need not be stored, and a prompt is matched by looking for the ends of its
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 from schemas.kv_events import HASH_BYTES
 from stages.schedule.policy import Matches
@@ -39,8 +40,9 @@ class Prefixes:
             else:
                 holders[block] = holders.get(block, 0) | bit
             blocks[block] = None
-        while len(blocks) > self._limit:
-            self._forget(next(iter(blocks)), blocks, bit)
+        if len(blocks) > self._limit:  # some at once: to look for the first of a dict costs what was deleted before it
+            for block in list(islice(blocks, len(blocks) - self._limit + self._limit // 16)):
+                self._forget(block, blocks, bit)
 
     def removed(self, worker: str, hashes: Iterable[int]) -> None:
         """The worker has dropped these blocks."""

@@ -56,7 +56,7 @@ class Seat:
     @property
     def free(self) -> bool:
         """Whether it takes anything now."""
-        return self.open and self.slots > 0 and self.tokens < self._prefill_limit
+        return self.open and self.slots > 0 and (self.tokens <= 0 or self.tokens < self._prefill_limit)
 
     @property
     def roomy(self) -> bool:

@@ -16,6 +16,9 @@ UNKNOWN_PACE = Pace(0.01, 0.00005, 0.00005)
 
 UNKNOWN_STEP_TOKENS = 2048
 
+MOST_SERVED = 10_000_000
+"""Tokens between two heartbeats of a worker: more than that is a mistake."""
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -147,7 +150,7 @@ class Workers:
             return []  # all of it may have been before our time
         before = known.status.served
         counts = ((tenant, count - before.get(tenant, 0)) for tenant, count in status.served.items())
-        return [(tenant, more) for tenant, more in counts if more > 0]
+        return [(tenant, min(more, MOST_SERVED)) for tenant, more in counts if more > 0]
 
     def _usual_pace(self) -> Pace:
         """Of a worker that has not said how fast it is: as the others are, or it would draw too much, or nothing."""

@@ -24,7 +24,7 @@ async def test_what_a_request_went_through(edges: Pipeline) -> None:
     assert (story["ended"], choice["outcome"], attempt["end"]) == (True, "length", "finished")
     assert (attempt["token_from"], attempt["token_to"]) == (0, 30)
     begins = {moment["what"]: moment["at_s"] for moment in choice["timeline"]}
-    order = ("received", "preprocess: works", "schedule: works", "granted", "first token", "ended")
+    order = ("received", "preprocess: works", "schedule: waits for a worker", "granted", "first token", "ended")
     assert [begins[what] for what in order] == sorted(begins[what] for what in order)
     assert begins["ended"] - begins["first token"] > 29 * 0.005 * 0.8
     told = await asyncio.to_thread(edges.run, "explain", "default.explained")

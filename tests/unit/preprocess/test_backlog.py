@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.backlog import Backlog
-from stages.preprocess.backlog import SILENT_S, Backlogs, ticket_tokens
+from stages.preprocess.backlog import ANSWER_TOKENS, CREDIT_TOKENS, SILENT_S, Backlogs, ticket_tokens
 
 
 class Heard:
@@ -116,17 +116,18 @@ class TestFairness:
         assert heard.wait_s() == pytest.approx(1200 / 100)
 
     def test_a_tenant_with_nothing(self, heard: Heard) -> None:
-        """One turn of each that waits, as long as its own ticket; never longer than for all there is."""
+        """It starts ahead of the others, by some tokens: what it asks for beyond waits for a turn of each of them."""
         heard(tenants={"a": 100_000, "b": 50_000}, rate=100.0)
-        assert heard.wait_s(tokens=300) == pytest.approx(300 * 2 / 100)
+        assert heard.wait_s(tokens=300) == pytest.approx(ANSWER_TOKENS * 2 / 100)
+        assert heard.wait_s(tokens=CREDIT_TOKENS + 300) == pytest.approx(300 * 2 / 100)
         heard(tenants={"a": 100, "b": 100}, rate=100.0)
-        assert heard.wait_s(tokens=300) == pytest.approx(200 / 100)
+        assert heard.wait_s(tokens=CREDIT_TOKENS + 300) == pytest.approx(200 / 100)
 
     def test_what_others_published_since(self, heard: Heard) -> None:
         """Makes them wait too."""
         heard(tenants={"a": 100_000}, rate=100.0)
         heard.backlogs.published("m", "b", 1000)
-        assert heard.wait_s(tokens=300) == pytest.approx(300 * 2 / 100)
+        assert heard.wait_s(tokens=CREDIT_TOKENS + 300) == pytest.approx(300 * 2 / 100)
 
     def test_what_is_pending_is_mixed_as_what_is_held(self, heard: Heard) -> None:
         """Else a tenant whose tickets fill TICKETS would look like one that has next to nothing."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from load.hashing import ROOT, OwnEncoder, compare, table
+from load.hashing import CAPTION, ROOT, OwnEncoder, compare, main, table
 from stages.preprocess.block_hashes import RUN, Memo, block_hashes
 
 VLLM_ROOT = bytes.fromhex("9bd96a485ad84efdafb72ee48a1d7a69bcead0f8f0433173941b276b9581eef0")
@@ -125,4 +125,26 @@ def test_the_benchmark_compares_like_with_like() -> None:
     found = compare([list(range(64)), [5]], 64, 16, rounds=2)
     assert (found["same"], found["blocks"], len(found["seen"]["ratios"])) == (True, 4, 2)
     lines = list(table({"16": found, "32": {**found, "same": False}}))
-    assert ["OTHER HASHES" in line for line in lines] == [False, False, True]
+    assert "\n".join(lines).startswith(CAPTION)
+    assert [line.partition(" ")[0] for line in lines if "OTHER HASHES" in line] == ["32"]
+
+
+@pytest.mark.parametrize("option", ["--rounds", "--prompts", "--tokens", "--long"])
+@pytest.mark.parametrize("value", ["0", "-1", "x", "100000000"])
+def test_the_benchmark_refuses_what_it_cannot_measure(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any work, with what would be right."""
+    with pytest.raises(SystemExit) as ended:
+        main([option, value])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert ended.value.code == 2
+    assert last.startswith(
+        f"python -m load.hashing: error: argument {option}: '{value}' is not a whole number from 1 to"
+    )
+
+
+def test_the_benchmark_with_prompts_shorter_than_a_block(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no block to divide by."""
+    main(["--rounds", "1", "--prompts", "1", "--tokens", "1", "--long", "1"])
+    assert "random, 32" in capsys.readouterr().out

@@ -89,7 +89,7 @@ class Replay:
 
     def holds(self, one: Candidate, ticket: Waiting, cached: int) -> bool:
         limit = max(PREFILL_STEPS * one.step_tokens, PREFILL_S / one.prefill_s if one.prefill_s else 0)
-        if not one.open or one.slots <= 0 or one.prefill_tokens >= limit:
+        if not one.open or one.slots <= 0 or one.prefill_tokens >= max(limit, 1):
             return False
         if ticket.tenant in self._state.ahead and not ticket.alone and one.slots <= one.max_slots // RESERVED:
             return False

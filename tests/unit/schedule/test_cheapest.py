@@ -145,3 +145,12 @@ def test_what_runs_alone_keeps_its_place_in_the_order() -> None:
     assert places(plan([waiting(1), alone(2)], workers)) == {1: "a"}
     assert places(plan([alone(1), waiting(2)], workers)) == {1: "a"}
     assert places(plan([alone(1, priority=1), waiting(2)], workers)) == {2: "a"}
+
+
+def test_many_that_fit_nowhere_do_not_hide_another_tenant() -> None:
+    """Their tenant was given nothing and stays first in line: the others have their turns all the same."""
+    large = [waiting(number, tenant="a", tokens=30_000) for number in range(3 * LOOKED_AT)]
+    small = waiting(1000, tenant="b")
+
+    made = plan([*large, small], [worker("w", kv_tokens=20_000)], levels={"b": 1.0})
+    assert places(made) == {1000: "w"}

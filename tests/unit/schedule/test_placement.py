@@ -187,3 +187,20 @@ def test_prompts_that_begin_alike_do_not_go_to_different_workers_at_once() -> No
 
     made = plan(tickets, [worker("a"), worker("b")])
     assert len(made.grants) == 1
+
+
+def test_small_workers_that_may_not_take_it_do_not_hide_the_others() -> None:
+    """The least busy ones keep their last slot for other tenants, or compute a long prompt already: others do not."""
+    small = [worker(f"s{number}", slots=1, max_slots=32) for number in range(6)]
+    busy = [worker(f"b{number}", slots=8, max_slots=64, running=56) for number in range(3)]
+    made = plan([waiting(1, tenant="loud")], [*small, *busy], levels={"loud": 1e6}, ahead=["loud"])
+    assert places(made)[1].startswith("b")
+
+    computing = [worker(f"s{number}", prefill=200) for number in range(6)]
+    idle = [worker(f"b{number}", running=10**6) for number in range(18)]
+    assert places(plan([waiting(1, tokens=300)], [*computing, *idle], long_tokens=200))[1].startswith("b")
+
+
+def test_a_worker_without_work_is_free_whatever_its_pace() -> None:
+    """Of one that names neither its steps nor a pace of prefill."""
+    assert places(plan([waiting(1)], [replace(worker("a", step_tokens=0), prefill_s=0.0)])) == {1: "a"}

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas.backlog import Backlog, Prediction, Rate
 from schemas.codec import Encoding, WireError, decode, encode, encoding_of, pack_ids, unpack_ids
-from schemas.control import Cancel, DeadLetter, Drop, Lease, WorkerStatus
+from schemas.control import Cancel, DeadLetter, Drop, Lease, Seconds, WorkerStatus
 from schemas.grant import Grant, GrantReply
 from schemas.journal import JournalMessage, OpenReply
+from schemas.kv_events import KvEvents
 from schemas.model import ModelCard
 from schemas.names import Count, Id, Key, OptionalId, ReplySubject
 from schemas.request import Request
@@ -20,7 +22,7 @@ from schemas.ticket import Ticket
 
 MESSAGES: list[type[msgspec.Struct]] = [
     Request, Ticket, Grant, GrantReply, JournalMessage, OpenReply, Result,
-    WorkerStatus, Drop, Cancel, Lease, DeadLetter, ModelCard,
+    WorkerStatus, Drop, Cancel, Lease, DeadLetter, ModelCard, Backlog, KvEvents,
 ]  # fmt: skip
 
 NAME = st.text("azAZ09_-", min_size=1, max_size=64)
@@ -30,12 +32,15 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False, allow_infinity=False),
     str: st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     bool: st.booleans(),
-    bytes: st.binary(max_size=20).map(lambda data: data[: len(data) // 4 * 4]),
+    bytes: st.binary(max_size=20).map(lambda data: data[: len(data) // 8 * 8]),
     Id: NAME,
     OptionalId: NAME | st.just(""),
     Key: st.tuples(NAME, NAME).map(".".join),
     ReplySubject: st.sampled_from(["", "$JS.ACK.TICKETS.schedule_m.1.2.3.4.0", "_INBOX.a.b"]),
     Count: st.integers(0, 2**63 - 1),
+    Seconds: st.floats(0, 3600),
+    Rate: st.floats(0, 1e12),
+    Prediction: st.floats(-1, 1e12),
     type(None): st.none(),
     Any: st.none() | st.booleans() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
 }

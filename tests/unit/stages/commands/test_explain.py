@@ -72,7 +72,7 @@ def test_where_it_ran_and_why_there() -> None:
     for line in (
         "request acme.r1: ended",
         "choice 0: length · 2,100 tokens of prompt · 4 tokens of answer · received 2023-11-14T22:13:20",
-        "attempt 5 on w-1",
+        "attempt 1 of 1, on w-1",
         "tokens 0 to 3, finished here",
         "2,000 of 2,100 tokens of its context were expected in the cache, 2,016 were found there",
         "its first token was expected after 0.05 s; 3 workers could",
@@ -81,7 +81,7 @@ def test_where_it_ran_and_why_there() -> None:
         "7 others waited when it went",
     ):
         assert line in text
-    assert any("schedule: works" in line and "held back" in line for line in text.splitlines())
+    assert any("schedule: waits for a worker" in line and "held back" in line for line in text.splitlines())
 
 
 def test_the_timeline_leads_through_all_stages() -> None:
@@ -91,7 +91,7 @@ def test_the_timeline_leads_through_all_stages() -> None:
     begins = {what: moment.at_s for what, moment in moments.items()}
     assert begins["received"] == 0
     assert begins["preprocess: works"] == pytest.approx(0.001)
-    assert begins["schedule: works"] == pytest.approx(0.007)
+    assert begins["schedule: waits for a worker"] == pytest.approx(0.007)
     assert begins["granted"] == pytest.approx(0.13)
     assert begins["inference: works"] == pytest.approx(0.14)
     assert begins["first token"] == 0.2
