@@ -22,12 +22,12 @@ async def test_a_loss_that_is_only_just_noticed_is_as_young_as_can_be() -> None:
     client.is_connected = False
     assert loop.time() - connection.lost_at < 1
 
-    await connection._on_disconnected()  # pyright: ignore[reportPrivateUsage]
+    await connection._on_disconnected()
     lost_at = connection.lost_at
     await asyncio.sleep(0.01)
     assert connection.lost_at == lost_at
 
     client.is_connected = True
-    await connection._on_reconnected()  # pyright: ignore[reportPrivateUsage]
+    await connection._on_reconnected()
     client.is_connected = False
     assert connection.lost_at > lost_at
