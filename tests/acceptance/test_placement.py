@@ -110,10 +110,12 @@ def assert_cached(attempt: dict[str, Any], worker: str, rivals: set[str], stream
     """It ran there, where most of its prompt was cached, as predicted: more only by blocks of the answer before."""
     why = attempt["placement"]
     assert (attempt["worker"], why["worker"]) == (worker, worker)
-    assert {why["rival"]} == rivals
     assert PREFIX <= why["cached"] <= attempt["cached"] < len(stream.told.prompt)
-    assert why["rival_cached"] == 0
-    assert why["rival_cost"] > why["cost"] > 0
+    assert why["cost"] > 0
+    if "rival" in why:  # none, while the other worker is being granted something itself
+        assert {why["rival"]} == rivals
+        assert why["rival_cached"] == 0
+        assert why["rival_cost"] > why["cost"]
 
 
 @pytest.fixture(scope="module")
