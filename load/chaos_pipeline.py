@@ -19,8 +19,8 @@ from broker.topology import initialise
 from load.link import Link
 from load.memory import Memory
 from stages.commands.plan import UpOptions, plan
-from stages.commands.status import Observer, Snapshot
 from stages.edge.settings import EdgeSettings
+from stages.observing.pipeline import Observer, Snapshot
 from stages.process.child import Child, ChildSpec
 from stages.process.child_output import Write, to_folder
 from stages.sections import present_stages

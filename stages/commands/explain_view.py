@@ -9,7 +9,7 @@ from rich.text import Text
 
 from schemas.placement import Placement
 from stages.commands.answer_view import milliseconds
-from stages.commands.explain_story import AttemptEnd, AttemptStory, ChoiceStory, Moment, RequestStory
+from stages.observing.story import AttemptEnd, AttemptStory, ChoiceStory, Moment, RequestStory
 
 ENDS: dict[AttemptEnd, str] = {
     "runs": "still open",

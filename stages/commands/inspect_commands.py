@@ -14,8 +14,8 @@ from broker.connection import BrokerOptions, Connection
 from broker.registry import Registry
 from broker.topology import initialise, verify
 from schemas.model import ModelCard
-from stages.commands.status import Observer
 from stages.commands.status_view import as_json, as_tables
+from stages.observing.pipeline import Observer
 from stages.settings import load_settings
 from stages.topology_settings import TopologyLimits
 

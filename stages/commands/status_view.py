@@ -9,8 +9,8 @@ from rich.text import Text
 
 from broker import subjects
 from schemas.control import WorkerStatus
-from stages.commands.backlogs import ModelBacklog
-from stages.commands.status import Partition, Snapshot
+from stages.observing.backlogs import ModelBacklog
+from stages.observing.pipeline import Partition, Snapshot
 from stages.settings import mask_user
 
 MIB = 1024 * 1024

@@ -7,7 +7,7 @@ from broker import subjects
 from broker.connection import Connection, Inbound
 from schemas.backlog import Backlog
 from schemas.codec import decode
-from stages.commands.status import Observer
+from stages.observing.pipeline import Observer
 from stages.schedule.settings import ScheduleSettings
 from tests.integration.schedule.conftest import World
 from tests.integration.schedule.peers import MODEL, until

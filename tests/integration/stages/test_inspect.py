@@ -23,7 +23,7 @@ from schemas.control import WorkerStatus
 from schemas.grant import Credits
 from schemas.model import ModelCard
 from schemas.ticket import EngineSampling
-from stages.commands.status import Observer
+from stages.observing.pipeline import Observer
 
 ROOT = Path(__file__).parents[3]
 CARD = ModelCard(

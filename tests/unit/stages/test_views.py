@@ -21,8 +21,8 @@ from schemas.ticket import StageTime
 from stages.commands.answer_view import Shown, cost_table, milliseconds, show_answer, summary
 from stages.commands.demo import how_to_go_on
 from stages.commands.edge_port import EdgeAddress
-from stages.commands.status import Partition, Snapshot
 from stages.commands.status_view import as_json, as_tables
+from stages.observing.pipeline import Partition, Snapshot
 
 COSTS = Costs(
     preprocess=StageTime(0.0004, 0.002),

@@ -10,8 +10,8 @@ from schemas.faults import Fault
 from schemas.placement import Placement
 from schemas.result import Costs, Result, Usage
 from schemas.ticket import StageTime
-from stages.commands.explain_story import RequestStory, Told, story_of
 from stages.commands.explain_view import as_lines
+from stages.observing.story import RequestStory, Told, story_of
 
 NOW = 1_700_000_000.0
 PLACEMENT = Placement(

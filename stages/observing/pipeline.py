@@ -12,7 +12,7 @@ from broker.leases import owners
 from broker.topology import Depths, Topology, depths, verify
 from schemas.codec import WireError, decode
 from schemas.control import WorkerStatus
-from stages.commands.backlogs import HeardBacklogs, ModelBacklog
+from stages.observing.backlogs import HeardBacklogs, ModelBacklog
 
 log = structlog.get_logger()
 

@@ -10,9 +10,9 @@ from broker.connection import Inbound
 from broker.depths import Depths
 from schemas.backlog import Backlog
 from schemas.codec import WireError, encode
-from stages.commands.backlogs import HeardBacklogs, ModelBacklog, of_schedulers
-from stages.commands.status import Snapshot
 from stages.commands.status_view import as_json, as_tables
+from stages.observing.backlogs import HeardBacklogs, ModelBacklog, of_schedulers
+from stages.observing.pipeline import Snapshot
 
 ONE = Backlog(scheduler="s1", model="m", tickets=10, tokens=5000, pending=30, rate=1000)
 OTHER = Backlog(scheduler="s2", model="m", tickets=10, tokens=3000, pending=30, rate=600)
