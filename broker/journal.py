@@ -68,12 +68,13 @@ class JournalWriter:
 class JournalRecord(msgspec.Struct, frozen=True):
     """One message of a journal. `message` is None where it could not be decoded.
 
-    `stored_at` is Unix time by the broker's clock, in seconds.
+    `stored_at` is Unix time by the broker's clock, in seconds. `pending` messages stood behind it when it was sent.
     """
 
     sequence: int
     stored_at: float
     message: JournalMessage | None
+    pending: int = 0
 
 
 class JournalReader:
@@ -118,8 +119,8 @@ class JournalReader:
             self._check_keys(content.tokens)
         except WireError as error:
             log.warning("journal.undecodable", partition=self._partition, sequence=place.sequence, error=str(error))
-            return JournalRecord(place.sequence, place.stored_at, None)
-        return JournalRecord(place.sequence, place.stored_at, content)
+            return JournalRecord(place.sequence, place.stored_at, None, place.pending)
+        return JournalRecord(place.sequence, place.stored_at, content, place.pending)
 
     def _check_keys(self, entries: list[Tokens]) -> None:
         """Raises `WireError` for one that could not be used."""

@@ -25,7 +25,7 @@ from stages.process.signals import StopSignals, end_within
 from stages.process_settings import HealthSettings
 from stages.sections import StageSettings, load_stage_settings, log_settings
 from stages.settings import SettingsError, mask_user, variable
-from stages.telemetry import Telemetry
+from stages.telemetry import Readings, Telemetry
 
 log = structlog.get_logger()
 
@@ -120,6 +120,7 @@ class StageProcess:
         self._signals.install(asyncio.get_running_loop(), self._stopping)
         beat = asyncio.create_task(self._health.keep_beating())
         telemetry = Telemetry(self._stage, self._instance)
+        telemetry.gauge("ready", "1 while this process can take work", self._read_ready)
         try:
             return await self._end_in_words(self._work_and_listen(telemetry))
         finally:
@@ -178,10 +179,14 @@ class StageProcess:
         try:
             streams = "the streams, which `headrace init` makes"
             topology = await self._unless_stopped(verify(connection, patience_s), streams)
+            telemetry.gauge("partitions", "Partitions that there are", lambda: [(topology.partitions, {})])
             return await self._until_over(self._context(connection, topology, telemetry))
         finally:
             self._set_ready(False)
             await connection.close()
+
+    def _read_ready(self) -> Readings:
+        return [(float(self._health.ready_answer()[0]), {})]
 
     def _context(self, connection: Connection, topology: Topology, telemetry: Telemetry) -> StageContext:
         return StageContext(

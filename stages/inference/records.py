@@ -1,9 +1,12 @@
 """What a worker tells telemetry and the log: one line, one span and the times of each choice that ended here."""
 
+import time
+
 import structlog
 
 from stages.inference.engine import StepOutput
 from stages.inference.held import Held
+from stages.inference.watchdog import Watchdog
 from stages.inference.worker import Worker
 from stages.telemetry import (
     ATTEMPT,
@@ -41,7 +44,7 @@ class Records:
         text = "Choices whose scheduler expected so much of them in the KV cache, by what the engine found there"
         self._count_prediction = telemetry.counter("prefix_predictions", text)
 
-    def show_gauges(self, worker: Worker) -> None:
+    def show_gauges(self, worker: Worker, slots: int, watchdog: Watchdog) -> None:
         """Registers the gauges that are read when metrics are exported."""
         labels = {"model": self._model}
         readings = {
@@ -49,6 +52,8 @@ class Records:
             "engine_waiting": ("Sequences in the engine's own queue", lambda: self.waiting),
             "engine_kv_usage": ("Part of the KV cache that is in use", lambda: self.kv_usage),
             "engine_step_seconds": ("Duration of recent engine steps", lambda: self.step_s),
+            "engine_step_age_seconds": ("Age of the step in hand", lambda: watchdog.step_age(time.monotonic())),
+            "engine_slots": ("Sequences that the engine can run at once", lambda: slots),
             "worker_held": ("Choices that this worker holds", lambda: len(worker.held)),
         }
         for name, (text, read) in readings.items():
@@ -59,6 +64,10 @@ class Records:
         self.running, self.waiting, self.kv_usage = step.load.running, step.load.waiting, step.load.kv_usage
         if step.seconds:
             self.step_s += (step.seconds - self.step_s) * (RECENT if self.step_s else 1.0)
+
+    def idle(self) -> None:
+        """The engine has nothing to do. After a cancel no further step says so."""
+        self.running, self.waiting, self.kv_usage = 0, 0, 0.0
 
     def began(self, held: Held) -> None:
         """The engine has said how much of its context was in the KV cache: what its scheduler expected, or not."""

@@ -101,7 +101,7 @@ class InferenceStage:
 
     async def serve(self) -> None:
         """From the model card to the last acknowledged entry."""
-        self._records.show_gauges(self._worker)
+        self._records.show_gauges(self._worker, self._facts.slots, self._watchdog)
         await self._announce_model()
         await self._subscribe()
         self._context.set_ready(True)
@@ -199,6 +199,7 @@ class InferenceStage:
     def _note_freed(self) -> None:
         if not self._worker.running:
             self._watchdog.idle()
+            self._records.idle()
         self._freed.set()
         self._note_parked()
         self._heartbeat.note(self._worker.credits(self._sender.blocked))

@@ -42,6 +42,10 @@ class Watchdog:
             self._progress = max(self._progress, now)
         return gap
 
+    def step_age(self, now: float) -> float:
+        """For how long the step in hand has been running; 0: the engine has nothing to do."""
+        return max(now - self._progress, 0.0) if self._busy else 0.0
+
     def stalled(self, now: float) -> bool:
         """Whether the engine has work and finished no step within the limit."""
         return self._busy and now - self._progress > self._limit

@@ -1,6 +1,7 @@
 """Poisonous requests to DEAD, beside the reading of the journal; their tickets are acknowledged behind that."""
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -25,11 +26,12 @@ class Burials:
     """Each tries until its letter is stored.
 
     One that is lost with this process is made up for: nobody keeps its ticket alive, so that comes again, and its
-    owner finds a request that has ended as poison, and buries it.
+    owner finds a request that has ended as poison, and buries it. `on_buried` is told of each that is stored.
     """
 
-    def __init__(self, connection: Connection, acks: TicketAcks) -> None:
+    def __init__(self, connection: Connection, acks: TicketAcks, on_buried: Callable[[], None]) -> None:
         self._connection = connection
+        self._on_buried = on_buried
         self._publisher = Publisher(connection)
         self._acks = acks
         self._running: dict[ChoiceKey, asyncio.Task[None]] = {}
@@ -56,6 +58,7 @@ class Burials:
             payload = await self._ticket(letter.sequence)
             if payload is not None:  # else somebody has acknowledged it: the letter was stored before
                 await self._store(letter, payload)
+                self._on_buried()
                 log.error("postprocess.poison", request_id=letter.key[0], choice=letter.key[1], reason=letter.reason)
         except BrokerError as error:
             # The ticket comes again after its ack wait, and this with it.

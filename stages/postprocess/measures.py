@@ -32,12 +32,20 @@ class Measures(Protocol):
         """A choice ended that had never been opened."""
         ...
 
+    def died(self) -> None:
+        """An attempt was counted as dead."""
+        ...
+
 
 class Telemetered:
     """Into OpenTelemetry and the log. Costs about 50 µs a choice, under 1 µs a result."""
 
     def __init__(self, sink: telemetry.Telemetry) -> None:
         self._sink = sink
+        self._attempts_died = sink.counter("attempts_died", "Attempts that were lost with their worker")
+        self._dead_letters = sink.counter("dead_letters", "Messages that nobody can answer, put into DEAD")
+        for add in (self._attempts_died, self._dead_letters):
+            add(0, {})  # so that the first one shows as an increase
 
     def first_token(self, spec: Spec, ttft: float) -> None:
         """As `Measures.first_token`."""
@@ -74,6 +82,14 @@ class Telemetered:
         """As `Measures.refused`."""
         self._sink.ended(fault.code)
         log.info("postprocess.refused", request_id=key[0], choice=key[1], outcome=fault.code)
+
+    def died(self) -> None:
+        """As `Measures.died`."""
+        self._attempts_died(1, {})
+
+    def buried(self) -> None:
+        """A ticket lies in DEAD."""
+        self._dead_letters(1, {})
 
     def _span(self, choice: OpenChoice, result: Result, now: float) -> None:
         spec, usage = choice.spec, result.usage

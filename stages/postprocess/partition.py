@@ -16,6 +16,7 @@ from schemas.result import Result
 from stages.postprocess.acks import TicketAcks
 from stages.postprocess.burials import Burials
 from stages.postprocess.effects import Effects
+from stages.postprocess.lag import Lag
 from stages.postprocess.lookups import Lookups
 from stages.postprocess.measures import Measures
 from stages.postprocess.owner import Owner
@@ -51,6 +52,7 @@ class PartitionReader:
         self._owner = self._new_owner()
         self._reader = JournalReader(connection, partition)
         self._writer = ResultWriter(connection, partition)
+        self.lag = Lag()
         self._stopping = False
         self._done = 0
         self._purged = 0
@@ -112,10 +114,12 @@ class PartitionReader:
     async def _read(self) -> None:
         await self._reader.start()
         async for records in self._reader.rounds():
+            self.lag.came(records)
             for first in range(0, len(records), self._settings.round_records):
                 await self._round(records[first : first + self._settings.round_records])
 
     async def _round(self, records: list[JournalRecord]) -> None:
+        self.lag.began(records[0])
         effects = await self._worked_on(records)
         if effects.results:
             await self._writer.publish_round(effects.results)
@@ -128,6 +132,7 @@ class PartitionReader:
         except BrokerError as error:  # each has a time-out somewhere that makes up for it
             log.warning("postprocess.untold", partition=self.partition, error=str(error))
         self._done = records[-1].sequence
+        self.lag.done(records[-1])
         self._progress.set()
 
     async def _worked_on(self, records: list[JournalRecord]) -> Effects:

@@ -15,6 +15,7 @@ def release(turn: Turn, choice: OpenChoice, released: Released) -> None:
     told = turn.sequence <= choice.restored_at  # by an earlier owner, who may not have come to hand back the ticket
     if released.died and not told and not choice.deaths.counted(released.attempt):
         _count_death(choice, released.worker or choice.worker)
+        turn.count_death()
         if choice.deaths.are_poison:
             turn.end(choice, fault=choice.deaths.fault(len(choice.answer.ids)))
             return

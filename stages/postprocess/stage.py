@@ -1,6 +1,7 @@
 """The postprocess stage: this replica's share of the partitions, from their journals to their results."""
 
 import asyncio
+from collections.abc import Callable
 
 from broker.cancels import Cancels
 from broker.journal import JournalWriter
@@ -9,11 +10,13 @@ from stages.lifecycle import StageContext
 from stages.postprocess.acks import TicketAcks
 from stages.postprocess.burials import Burials
 from stages.postprocess.cancelling import CancelledRequests
+from stages.postprocess.lag import Lag
 from stages.postprocess.measures import Telemetered
 from stages.postprocess.partition import PartitionReader
 from stages.postprocess.settings import PostprocessSettings
 from stages.postprocess.stored import StoredLookups
 from stages.postprocess.vocabularies import Vocabularies
+from stages.telemetry import Readings, Telemetry
 
 LAST_ACKS_S = 2.0
 
@@ -41,14 +44,13 @@ class Postprocess:
         self._limit = asyncio.Semaphore(settings.lookups)
         self._measures = Telemetered(context.telemetry)
         self._acks = TicketAcks(connection)
-        self._burials = Burials(connection, self._acks)
+        self._burials = Burials(connection, self._acks, self._measures.buried)
         self._vocabularies = Vocabularies(connection)
         self._cancels = Cancels(connection)
         self._cancelled = CancelledRequests(JournalWriter(connection), context.instance, partitions, self._owned)
         self._leases = Leases(connection, partitions, context.instance, on_gained=self._gained, on_lost=self._lost)
         self._leasing = False
-        context.telemetry.gauge("open_choices", "Answers that grow", lambda: [(self._open_count(), {})])
-        context.telemetry.gauge("owned_partitions", "Partitions read here", lambda: [(len(self._owned), {})])
+        self._show_gauges(context.telemetry)
 
     async def start(self) -> None:
         """What every partition needs first, then the share of them. Raises `BrokerError`."""
@@ -83,6 +85,16 @@ class Postprocess:
 
     async def _lost(self, partition: int) -> None:
         await self._owned.pop(partition).stop()
+
+    def _show_gauges(self, telemetry: Telemetry) -> None:
+        telemetry.gauge("open_choices", "Answers that grow", lambda: [(self._open_count(), {})])
+        telemetry.gauge("owned_partitions", "Partitions read here", lambda: [(len(self._owned), {})])
+        messages, seconds = self._of_each(lambda lag: lag.messages), self._of_each(lambda lag: lag.seconds)
+        telemetry.gauge("journal_lag", "Messages of a journal that are not dealt with", messages)
+        telemetry.gauge("journal_delay", "Age of the oldest message in hand", seconds, "s")
+
+    def _of_each(self, read: Callable[[Lag], float]) -> Callable[[], Readings]:
+        return lambda: [(read(reader.lag), {"partition": str(each)}) for each, reader in list(self._owned.items())]
 
     def _open_count(self) -> int:
         return sum(reader.open_count for reader in list(self._owned.values()))

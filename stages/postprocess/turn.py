@@ -73,6 +73,10 @@ class Turn:
         self.origin = ""
         self.queued = 0.0
 
+    def count_death(self) -> None:
+        """An attempt died with its worker."""
+        self._measures.died()
+
     def begin(self, record: JournalRecord, origin: str) -> None:
         """Turns to the next record."""
         self.sequence = record.sequence

@@ -1,7 +1,7 @@
 """Whether a request that is ready goes on: before its first ticket is stored, and never again after that."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -12,6 +12,7 @@ from broker.results import Filling, filling
 from schemas.backlog import Backlog
 from schemas.codec import WireError, decode
 from schemas.faults import RequestFault
+from stages.histograms import Counts
 from stages.lifecycle import StageContext
 from stages.preprocess.backlog import Backlogs, ticket_tokens
 from stages.preprocess.parking import NoRoomError
@@ -19,6 +20,7 @@ from stages.preprocess.passage import Passage
 from stages.preprocess.preparation import Ready
 from stages.preprocess.room import ResultsRoom
 from stages.preprocess.settings import PreprocessSettings
+from stages.telemetry import Readings
 
 log = structlog.get_logger()
 
@@ -93,14 +95,25 @@ def _tokens(ready: Ready) -> int:
     return ticket_tokens(len(ready.prompt) // 4, ready.sampling.max_tokens)
 
 
-def admission(context: StageContext, settings: PreprocessSettings, longest_s: float) -> Admission:
-    """That of a running stage, with a gauge and a counter. `longest_s` is the longest deadline."""
-    add = context.telemetry.counter("backlog_refusals", "Requests refused because they would have waited too long")
+def admission(
+    context: StageContext, settings: PreprocessSettings, longest_s: float, models: Callable[[], Iterable[str]]
+) -> Admission:
+    """That of a running stage, with a gauge and a counter. `longest_s` is the longest deadline.
+
+    `models` are the slugs of those served: the counter begins at 0 for each, so that the first refusal shows.
+    """
+    refusals = Counts("model")
+
+    def readings() -> Readings:
+        counted = {labels["model"]: count for count, labels in refusals.read()}
+        return [(count, {"model": slug}) for slug, count in (dict.fromkeys(models(), 0.0) | counted).items()]
+
+    context.telemetry.counted("backlog_refusals", "Requests refused because they would have waited too long", readings)
     return Admission(
         has_room=_room(context, longest_s).has_room,
         partitions=context.topology.partitions,
         max_wait_s=settings.max_wait_s,
-        on_refused=lambda model: add(1, {"model": model}),
+        on_refused=lambda model: refusals.add(1, model),
     )
 
 

@@ -82,6 +82,7 @@ class Intake:
     async def take(self, delivery: Delivery) -> None:
         """Settles one delivery. What the broker does not take now comes again: it stays in the queue."""
         passage = Passage.of(delivery, time.time())
+        self.reporter.took(passage)
         try:
             await self._settle(passage, await self._outcome(passage))
         except LineFullError:

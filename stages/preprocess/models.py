@@ -90,6 +90,10 @@ class Models:
         cuttings = {slug: model.tokenizer and model.tokenizer.cutting for slug, model in list(self._loaded.items())}
         return {slug: cutting.cache for slug, cutting in cuttings.items() if cutting is not None}
 
+    def loaded(self) -> list[str]:
+        """The slugs of those that are served. For any thread."""
+        return list(self._loaded)
+
     async def close(self) -> None:
         """Stops loading."""
         for task in self._loading.values():

@@ -18,6 +18,15 @@ class Reporter:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
+        self._dead_letters = telemetry.counter("dead_letters", "Messages that nobody can answer, put into DEAD")
+        self._redelivered = telemetry.counter("redelivered", "Requests that came again to be prepared")
+        for add in (self._dead_letters, self._redelivered):
+            add(0, {})  # so that the first one shows as an increase
+
+    def took(self, passage: Passage) -> None:
+        """It was taken out of the queue."""
+        if passage.delivery.deliveries > 1:
+            self._redelivered(1, {})
 
     def trace(self, passage: Passage, ready: Ready) -> None:
         """Records the span of a request that goes on, once; its tickets are the children of it."""
@@ -53,6 +62,7 @@ class Reporter:
     def buried(self, passage: Passage, reason: str) -> None:
         """It lies in DEAD, where a person can look at it."""
         delivery = passage.delivery
+        self._dead_letters(1, {})
         log.warning("preprocess.buried", subject=delivery.subject, sequence=delivery.sequence, reason=reason)
 
     def given_back(self, passage: Passage, reason: str) -> None:

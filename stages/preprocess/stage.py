@@ -81,6 +81,7 @@ class PreprocessStage:
         self._queue = queue
         self._intake = intake
         self._in_hand: set[asyncio.Task[None]] = set()
+        context.telemetry.gauge("requests_in_hand", "Requests taken, not settled", lambda: [(len(self._in_hand), {})])
 
     @classmethod
     async def start(
@@ -106,7 +107,7 @@ class PreprocessStage:
             prepare=lanes.do,
             survives=isolation.survives,
             parking=_parking(context, settings),
-            admission=admission(context, settings, _longest_s(context)),
+            admission=admission(context, settings, _longest_s(context), models.loaded),
             cancelled=cancels,
             reporter=Reporter(context.telemetry),
             partitions=context.topology.partitions,

@@ -18,7 +18,6 @@ from stages.preprocess.tokenizing import Answered, Question, Tokenizing, refusal
 
 log = structlog.get_logger()
 
-NAME = "headrace-tokenizer"
 DESCRIPTION = "Token ids of prompts and chats, and the text of token ids, for the models that Headrace serves"
 
 ModelOf = Callable[[str], Awaitable[LoadedModel | Fault]]
@@ -39,7 +38,11 @@ class TokenizerService:
         tokenizing = Tokenizing(connection.max_payload)
         self._lanes: Lanes[Question, Answered] = Lanes(tokenizing.answer, settings, "tokenize")
         self._service = Service(
-            connection, name=NAME, identity=instance, version=version("headrace"), description=DESCRIPTION
+            connection,
+            name=subjects.TOKENIZER_SERVICE,
+            identity=instance,
+            version=version("headrace"),
+            description=DESCRIPTION,
         )
 
     async def start(self) -> None:

@@ -71,6 +71,8 @@ class ModelLoop:
     def __init__(self, shared: Shared, model: str) -> None:
         self._shared = shared
         self._model = model
+        self.redelivered = 0
+        self.buried = 0
         self._wake = asyncio.Event()
         self._underway: set[asyncio.Task[None]] = set()
         self._feed = Feed(self._make_queue, shared.look, shared.spawn)
@@ -184,11 +186,16 @@ class ModelLoop:
                 self._take_in(delivery, now)
             self._wake.set()
 
+    async def _bury(self, delivery: Delivery, reason: str) -> None:
+        if await bury(self._shared.publisher, self._feed, self._model, delivery, reason):
+            self.buried += 1
+
     def _take_in(self, delivery: Delivery, now: float) -> None:
+        self.redelivered += delivery.deliveries > 1
         try:
             self.scheduler.pulled(delivery, now)
         except WireError as error:
-            self._spawn(bury(self._shared.publisher, self._feed, self._model, delivery, str(error)))
+            self._spawn(self._bury(delivery, str(error)))
 
     async def _tick_for_ever(self) -> None:
         """Event driven: an idle model costs nothing, and a burst becomes one grant a worker."""

@@ -152,22 +152,32 @@ class ScheduleStage:
                 loop.look_around()
 
     def _show_gauges(self) -> None:
-        gauge = self._shared.telemetry.gauge
-        for name, text, count in GAUGES:
-            gauge(name, text, lambda count=count: self._read(count))
+        telemetry = self._shared.telemetry
+        for show, readings in ((telemetry.gauge, GAUGES), (telemetry.counted, COUNTS)):
+            for name, text, count in readings:
+                show(name, text, lambda count=count: self._read(count))
 
     def _read(self, count: Callable[[ModelLoop], float]) -> Iterable[tuple[float, dict[str, str]]]:
         return [(count(loop), {"model": model}) for model, loop in list(self._loops.items())]
 
 
-GAUGES: Sequence[tuple[str, str, Callable[[ModelLoop], float]]] = (
+Reading = tuple[str, str, Callable[[ModelLoop], float]]
+"""By model: name, meaning, and how it is read, in another thread."""
+
+GAUGES: Sequence[Reading] = (
     ("schedule_window", "Tickets held, not granted", lambda loop: len(loop.scheduler.window)),
     ("schedule_granted", "Tickets with workers", lambda loop: len(loop.scheduler.granted)),
     ("workers", "Workers heard of", lambda loop: len(loop.scheduler.workers)),
+    ("workers_ready", "Workers that take tickets", lambda loop: loop.scheduler.workers.ready),
     ("backlog_tokens", "Tokens of tickets that wait for a worker", lambda loop: loop.backlog.latest.tokens),
     ("backlog_seconds", "What a new ticket will wait, -1: unknown", lambda loop: loop.backlog.latest.seconds),
 )
-"""By model: name, meaning, and how it is read, in another thread."""
+
+COUNTS: Sequence[Reading] = (
+    ("workers_lost", "Workers that fell silent unasked", lambda loop: loop.scheduler.workers.lost),
+    ("redelivered", "Tickets that came again to be scheduled", lambda loop: loop.redelivered),
+    ("dead_letters", "Messages that nobody can answer, put into DEAD", lambda loop: loop.buried),
+)
 
 
 def _now() -> float:

@@ -22,8 +22,11 @@ class Queue(Protocol):
     def let_go(self, delivery: Delivery) -> None: ...
 
 
-async def bury(publisher: Publisher, queue: Queue, model: str, delivery: Delivery, reason: str) -> None:
-    """Puts it into DEAD, then acknowledges it; what goes wrong meanwhile is tried again after its ack wait."""
+async def bury(publisher: Publisher, queue: Queue, model: str, delivery: Delivery, reason: str) -> bool:
+    """Puts it into DEAD, then acknowledges it; what goes wrong meanwhile is tried again after its ack wait.
+
+    Returns whether all went well.
+    """
     log.error("schedule.ticket_unreadable", subject=delivery.subject, sequence=delivery.sequence, reason=reason)
     letter = DeadLetter(
         subject=delivery.subject, reason=reason, payload=delivery.data, content_type=delivery.content_type
@@ -35,3 +38,5 @@ async def bury(publisher: Publisher, queue: Queue, model: str, delivery: Deliver
         # It comes again after the ack wait.
         log.error("schedule.ticket_not_buried", sequence=delivery.sequence, error=str(error))  # noqa: TRY400
         queue.let_go(delivery)
+        return False
+    return True

@@ -123,6 +123,8 @@ class Workers:
 
     def __init__(self, silent_s: float) -> None:
         self._silent_s = silent_s
+        self.lost = 0
+        """Fell silent although they had not said that they were going."""
         self._workers: dict[str, Worker] = {}
 
     def __len__(self) -> int:
@@ -142,6 +144,11 @@ class Workers:
         else:
             known.report(status, now)
         return known
+
+    @property
+    def ready(self) -> int:
+        """How many take tickets. For any thread."""
+        return sum(worker.status.state == "ready" for worker in list(self._workers.values()))
 
     def served_since(self, status: WorkerStatus) -> list[tuple[str, int]]:
         """Tokens that a worker has served of each tenant since its heartbeat before this one."""
@@ -168,5 +175,6 @@ class Workers:
         silent = [worker for worker in self if now - worker.seen_at > self._silent_s]
         for worker in silent:
             worker.silent = True
+            self.lost += worker.status.state != "draining"
             del self._workers[worker.id]
         return silent

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 import pytest_asyncio
+from prometheus_client import generate_latest
 
 from broker.cancels import put_cancel
 from broker.connection import Connection, Inbound
@@ -22,7 +23,7 @@ from stages.inference.simulated import SimulatedEngine
 from stages.inference.simulated_model import simulated_model
 from stages.inference.stage import EngineStalled
 from stages.lifecycle import StageContext
-from tests.integration.inference.serving import MODEL, Pipeline, Run, serving, simulated
+from tests.integration.inference.serving import MODEL, Pipeline, Run, Serving, serving, simulated
 
 
 @pytest_asyncio.fixture
@@ -99,9 +100,15 @@ async def test_resumes_where_another_worker_ended(broker_url: str, topology: Top
     assert pipeline.ids["t.r"] == whole[12:]
 
 
+def running_gauge(served: Serving) -> str:
+    """Its line in `/metrics`."""
+    text = generate_latest(served.context.telemetry.registry).decode()
+    return next(line for line in text.splitlines() if line.startswith("headrace_engine_running{"))
+
+
 async def test_cancel_and_drop_free_the_slot(broker_url: str, topology: Topology, pipeline: Pipeline) -> None:
     """A cancelled and a dropped request stop at once, without an entry; schedulers hear of it out of turn."""
-    async with serving(broker_url, topology, worker(simulated_step_ms=5, heartbeat_s=5)):
+    async with serving(broker_url, topology, worker(simulated_step_ms=5, heartbeat_s=5)) as served:
         items = [pipeline.item(name, max_tokens=5000) for name in ("cancelled", "dropped")]
         assert (await pipeline.grant(*items)).credits.slots == 62
         await pipeline.until(lambda: len(pipeline.ids) == 2)
@@ -109,6 +116,7 @@ async def test_cancel_and_drop_free_the_slot(broker_url: str, topology: Topology
         await pipeline.until(lambda: pipeline.heartbeats[-1].credits.slots == 63, seconds=1)
         await pipeline.drop("dropped", attempt=1)
         await pipeline.until(lambda: pipeline.heartbeats[-1].credits.slots == 64, seconds=1)
+        assert " 0.0" in running_gauge(served), "nobody scales down what seems to run"
         assert (await pipeline.grant(pipeline.item("cancelled2"))).taken
     assert not any(key in pipeline.finishes for key in ("t.cancelled", "t.dropped"))
     assert (pipeline.ends, pipeline.released) == ([], [])

@@ -75,8 +75,14 @@ async def one_ticket_is_left(world: World) -> bool:
 
 
 async def test_the_third_death_sends_it_to_dead(world: World) -> None:
-    """The client gets the fault; DEAD has the ticket as it came, with the history; then the ticket is gone."""
-    await world.replica()
+    """The client gets the fault; DEAD has the ticket as it came, with the history; then the ticket is gone.
+
+    Metrics have the deaths and the letter, and had both at 0: an alert sees the first one.
+    """
+    counted = (await world.replica()).context.telemetry.registry.get_sample_value
+    of_stage = {"stage": "postprocess"}
+    names = ("headrace_attempts_died_total", "headrace_dead_letters_total")
+    assert [counted(name, of_stage) for name in names] == [0, 0]
     request, attempts = await died_twice(world)
     await world.hand_back(request, attempts[-1], died=True)
     with pytest.raises(RequestFault, match="3 workers in a row died") as ended:
@@ -89,6 +95,8 @@ async def test_the_third_death_sends_it_to_dead(world: World) -> None:
     assert letter.content_type == "application/msgpack"
     assert letter.attempts == [DeadAttempt(attempt, 3, WORKER) for attempt in attempts]
     assert "".join(result.text for result in await world.stored(request)) == "abc"
+    assert [counted(name, of_stage) for name in names] == [3, 1]
+    assert counted("headrace_journal_lag", {**of_stage, "partition": str(request.partition)}) == 0
 
 
 async def test_a_takeover_between_the_second_and_the_third_death(world: World) -> None:

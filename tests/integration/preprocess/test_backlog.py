@@ -30,6 +30,7 @@ async def test_what_would_come_too_late_is_busy(connection: Connection, topology
     and another model go on. Once the scheduler is silent nothing is known any more."""
     await Registry(connection).publish_model(card("second", name="second"), files(t256()))
     replica = await start()
+    assert _refusals(replica.context.telemetry.registry) == 0  # there from the beginning: an alert sees the first one
     await connection.publish(subjects.backlog("tiny"), b"\xff")  # no word at all: harms nobody
     await tell(connection)
     await submit(connection, request("late", n=2, deadline_s=60.0))

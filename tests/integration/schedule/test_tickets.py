@@ -138,8 +138,8 @@ async def test_a_ticket_past_its_deadline_ends_without_a_worker(world: World) ->
 
 
 async def test_bytes_that_are_no_ticket_go_to_the_dead(world: World) -> None:
-    """Nobody could answer them: buried as they came, with the reason, and out of the queue."""
-    await world.scheduler()
+    """Nobody could answer them: buried as they came, with the reason, and out of the queue; metrics count it."""
+    registry = (await world.scheduler()).context.telemetry.registry
     subject = subjects.ticket(MODEL, "t")
     await Publisher(world.connection).publish(subject, b"\xc1nonsense", message_id="odd")
     worker = await world.worker("w1", slots=4)
@@ -151,6 +151,7 @@ async def test_bytes_that_are_no_ticket_go_to_the_dead(world: World) -> None:
     letter = decode(DeadLetter, b64decode(stored["message"]["data"]))
     assert (letter.subject, letter.payload) == (subject, b"\xc1nonsense")
     assert letter.reason
+    assert registry.get_sample_value("headrace_dead_letters_total", {"stage": "schedule", "model": MODEL}) == 1
     assert await world.tickets_left() == 1
 
 

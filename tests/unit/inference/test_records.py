@@ -4,9 +4,10 @@ import structlog
 from prometheus_client import generate_latest
 
 from schemas.placement import Placement
-from stages.inference.engine import Advance
+from stages.inference.engine import Advance, EngineLoad, StepOutput
 from stages.inference.held import Held
 from stages.inference.records import Records
+from stages.inference.watchdog import Watchdog
 from stages.telemetry import Telemetry
 from tests.unit.inference.holdings import Holdings, grant, item
 
@@ -75,3 +76,18 @@ def test_placement_comes_back_with_the_first_tokens() -> None:
     times = message.tokens[0].times
     assert times is not None
     assert times.placement == placement
+
+
+def test_an_idle_engine_runs_nothing() -> None:
+    """After a cancel no further step says what the engine runs: the gauges must not keep what the last one said."""
+    telemetry = Telemetry("inference", "inference-1", environ={})
+    records = Records(telemetry, "m")
+    holdings = Holdings()
+    records.show_gauges(holdings.worker, 4, Watchdog(20.0, 0.0))
+    records.stepped(StepOutput([], EngineLoad(running=2, waiting=1, kv_usage=0.5), seconds=0.1))
+    assert 'headrace_engine_running{model="m",stage="inference"} 2.0' in generate_latest(telemetry.registry).decode()
+    records.idle()
+    text = generate_latest(telemetry.registry).decode()
+    for name in ("running", "waiting", "kv_usage"):
+        assert f'headrace_engine_{name}{{model="m",stage="inference"}} 0.0' in text
+    telemetry.close()

@@ -51,3 +51,15 @@ def test_own_pause_is_not_the_engines() -> None:
     assert not watchdog.stalled(30.5)
     assert watchdog.looked(31.0) == 0.5
     assert watchdog.stalled(32.6)
+
+
+def test_the_age_of_a_step() -> None:
+    """What is shown of a step before it counts as hung: since the last one ended, while there is work."""
+    watchdog = Watchdog(20.0, now=0.0)
+    assert watchdog.step_age(100.0) == 0.0
+    watchdog.gave_work(100.0)
+    assert watchdog.step_age(101.5) == 1.5
+    watchdog.stepped(102.0, busy=True)
+    assert watchdog.step_age(115.0) == 13.0
+    watchdog.stepped(116.0, busy=False)
+    assert watchdog.step_age(300.0) == 0.0

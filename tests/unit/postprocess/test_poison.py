@@ -55,7 +55,7 @@ async def test_deaths_in_a_row_are_counted_and_told_to_the_scheduler(world: Worl
         (marker,) = outcome.stored
         assert (marker.deaths, marker.ids, marker.token_to, marker.terminal) == (deaths, [], 2, False)
         reply = await again(world)
-        assert reply.deaths == deaths
+        assert reply.deaths == deaths == world.measures.deaths
         attempt = reply.attempt
 
 

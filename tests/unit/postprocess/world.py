@@ -34,6 +34,7 @@ class RecordedMeasures:
         self.ttfts: list[float] = []
         self.token_count = 0
         self.outcomes: list[str] = []
+        self.deaths = 0
 
     def first_token(self, spec: Spec, ttft: float) -> None:
         self.ttfts.append(ttft)
@@ -46,6 +47,9 @@ class RecordedMeasures:
 
     def refused(self, key: ChoiceKey, fault: Fault) -> None:
         self.outcomes.append(fault.code)
+
+    def died(self) -> None:
+        self.deaths += 1
 
 
 @dataclass

@@ -305,7 +305,11 @@ class TestPoison:
 
     async def test_it_ends_in_dead_and_its_client_is_told(self, world: World) -> None:
         """After three deaths; both are stored before it is acknowledged."""
+        counted = world.telemetry.registry.get_sample_value
+        names = ("headrace_dead_letters_total", "headrace_redelivered_total")
+        assert [counted(name, {"stage": "preprocess"}) for name in names] == [0, 0]
         await world.intake.take(delivery(request(id="kill", n=2), deliveries=4))
+        assert [counted(name, {"stage": "preprocess"}) for name in names] == [1, 1]
         assert world.log == ["dead", "end", "ack"]
         assert [end.fault.code for _, end in world.ends] == ["poison"] * 2
         assert world.dead[0][1].payload == encode(request(id="kill", n=2))

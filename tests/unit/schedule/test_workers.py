@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from schemas.control import Pace
+from schemas.control import Pace, WorkerState
 from schemas.grant import Credits
 from stages.schedule.workers import Room, Worker, Workers
 from tests.unit.schedule.stand_ins import status
@@ -98,6 +98,17 @@ def test_silence_is_two_seconds_without_a_heartbeat() -> None:
     assert open_now(workers) == ["b"]
     workers.heard(status("a"), now=2.2)
     assert len(workers.candidates(2.2)) == 2
+
+
+def test_who_said_that_it_goes_is_not_lost() -> None:
+    """The count for the alert has those that fell silent at work, or with a stalled engine."""
+    workers = Workers(silent_s=2)
+    states: dict[str, WorkerState] = {"working": "ready", "stopping": "draining", "hung": "stalled"}
+    for name, state in states.items():
+        workers.heard(status(name, state=state), now=0)
+    assert (len(workers), workers.ready) == (3, 1)
+    assert len(workers.fall_silent(now=3)) == 3
+    assert (workers.lost, workers.ready) == (2, 0)
 
 
 def test_prompts_are_computed_at_the_workers_own_pace() -> None:
