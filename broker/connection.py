@@ -20,6 +20,7 @@ from broker.answers import Answers
 from broker.direct_client import DirectClient
 from broker.late_answers import awaiting
 from broker.options import BrokerOptions
+from broker.refusals import Refusals
 
 log = structlog.get_logger()
 
@@ -90,7 +91,8 @@ class Connection:
     """An open connection.
 
     `closed` is set when it is gone for good: the process has to end then. `reconnects` counts how often it came back,
-    `on_reconnect` are called each time. Who reads stored answers holds one of `replays` meanwhile.
+    `on_reconnect` are called each time. Who reads stored answers holds one of `replays` meanwhile. `refusals` are what
+    this user was not permitted.
     """
 
     def __init__(self, client: DirectClient, options: BrokerOptions) -> None:
@@ -107,6 +109,7 @@ class Connection:
         self.on_reconnect: list[Callable[[], None]] = []
         self._waiting: set[asyncio.Timeout] = set()
         self.replays = asyncio.Semaphore(REPLAYS)
+        self.refusals = Refusals()
         self._answers = Answers(self)
 
     @classmethod
@@ -265,6 +268,7 @@ class Connection:
     async def _on_disconnected(self) -> None:
         self._lost_at = self._last_lost_at = asyncio.get_running_loop().time()
         self.losses += 1
+        self.refusals.forget()
         if not self._closing:
             log.warning("broker.disconnected", url=self.options.shown_url)
         self._answers.lose()
@@ -286,6 +290,7 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         if not isinstance(error, OSError) or not self._trouble:  # what the server says outlasts what the network does
             self._trouble = str(error) or repr(error)
+        self.refusals.note(str(error))
         if not isinstance(error, (ConnectionError, OSError)):
             log.warning("broker.error", error=repr(error))
 

@@ -1,5 +1,6 @@
 """How full the streams are, and what waits for whom: what `headrace status` shows."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from broker import subjects
@@ -7,6 +8,8 @@ from broker.connection import Connection
 from broker.direct_get import unix_time
 from broker.jetstream_api import Json, call, list_all
 from broker.leader_get import next_at_leader
+
+WORK_QUEUES = (subjects.REQUESTS, subjects.TICKETS)
 
 
 @dataclass(frozen=True)
@@ -61,19 +64,34 @@ async def waiting(connection: Connection, stream: str, subject: str) -> Waiting:
 
 async def depths(connection: Connection) -> Depths:
     """The depth of all streams of Headrace that have a leader. Raises `Unavailable`, `ApiError`."""
+    streams = await stream_depths(connection)
+    return depths_of(streams, await consumer_depths(connection, streams))
+
+
+async def stream_depths(connection: Connection) -> dict[str, StreamDepth]:
+    """The streams alone, by name. Raises `Unavailable`, `ApiError`."""
     infos = await list_all(connection, "STREAM.LIST", "streams", partly=True)
     ours = (subjects.REQUESTS, subjects.TICKETS, subjects.DEAD)
-    streams = {
+    return {
         info["config"]["name"]: _stream_depth(info)
         for info in infos
         if info["config"]["name"].startswith((*ours, "JOURNAL_", "RESULTS_", "KV_hr_", "OBJ_hr_"))
     }
+
+
+async def consumer_depths(connection: Connection, streams: Collection[str]) -> dict[str, ConsumerDepth]:
+    """The durable consumers of those work queues that are among `streams`. Raises `Unavailable`, `ApiError`."""
     consumers: dict[str, ConsumerDepth] = {}
+    for stream in WORK_QUEUES:
+        consumers |= await _consumer_depths(connection, stream) if stream in streams else {}
+    return consumers
+
+
+def depths_of(streams: dict[str, StreamDepth], consumers: dict[str, ConsumerDepth]) -> Depths:
+    """Both, looked at one after the other."""
     unclaimed: dict[str, int] = {}
-    for stream in (subjects.REQUESTS, subjects.TICKETS):
-        found = await _consumer_depths(connection, stream) if stream in streams else {}
-        consumers |= found
-        claimed = sum(each.pending + each.ack_pending for each in found.values())
+    for stream in WORK_QUEUES:
+        claimed = sum(each.pending + each.ack_pending for each in consumers.values() if each.stream == stream)
         unclaimed[stream] = max(0, streams[stream].messages - claimed) if stream in streams else 0
     return Depths(streams, consumers, unclaimed)
 

@@ -12,6 +12,8 @@ RESPONSES_BUCKET = "hr_responses"
 ARTIFACTS_STORE = "hr_artifacts"
 
 PREPROCESS_CONSUMER = "preprocess"
+TOKENIZER_SERVICE = "headrace-tokenizer"
+"""The NATS micro service that every preprocess replica is an instance of."""
 
 
 def partition_of(key: str, partitions: int) -> int:

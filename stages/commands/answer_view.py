@@ -9,6 +9,7 @@ from rich.table import Table
 from broker.chunk import Chunk
 from schemas.result import Costs, Usage
 from schemas.ticket import StageTime
+from stages.observing.durations import milliseconds
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,3 @@ def summary(shown: Shown) -> str:
         parts.append(f"{shown.usage.prompt_tokens} tokens of prompt{cached}")
         parts.append(f"{shown.usage.completion_tokens} tokens of answer")
     return " · ".join([*parts, f"finish: {shown.finish}"])
-
-
-def milliseconds(seconds: float) -> str:
-    """`0.35 ms`, `12.3 ms`, `1 234 ms`."""
-    value = seconds * 1000
-    if value < 1:
-        return f"{value:.2f} ms"
-    return f"{value:.1f} ms" if value < 100 else f"{value:,.0f} ms".replace(",", " ")

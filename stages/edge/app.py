@@ -15,6 +15,7 @@ from stages.edge.gateway import Gateway
 from stages.edge.http.errors import ClientGone
 from stages.edge.http.exchanges import Exchanges
 from stages.edge.http.failures import answer_failure
+from stages.edge.live.route import live_router
 from stages.edge.measures import Measures
 from stages.edge.responses import route as responses
 from stages.edge.routes import models_api, probes, tokens_api
@@ -41,6 +42,8 @@ def create_app(gateway: Gateway, *, max_body_bytes: int) -> FastAPI:
     app.state.gateway = gateway
     for module in ROUTES:
         app.include_router(module.router)
+    if settings.live_page:
+        app.include_router(live_router())
     for kind in ANSWERED:
         app.add_exception_handler(kind, answer_failure)
     if settings.cors_origins:
@@ -54,6 +57,7 @@ def create_app(gateway: Gateway, *, max_body_bytes: int) -> FastAPI:
     app.add_middleware(
         Exchanges,
         measures=Measures(gateway.telemetry),
+        recent=gateway.live.recent,
         max_body_bytes=max_body_bytes,
         body_timeout_s=settings.body_timeout_s,
     )

@@ -16,6 +16,7 @@ from stages.edge.access.callers import Caller
 from stages.edge.access.doorkeeper import Doorkeeper
 from stages.edge.http.errors import ApiError, error_of
 from stages.edge.http.retry_after import RetryAfter
+from stages.edge.live.live import Live
 from stages.edge.settings import EdgeSettings
 from stages.telemetry import Telemetry
 
@@ -25,14 +26,20 @@ LOOK_AGAIN_S = 0.5
 
 
 class Gateway:
-    """The edge's side of the broker. `started_at`: Unix seconds."""
+    """The edge's side of the broker. `started_at`: Unix seconds; `instance` is the name of this process."""
 
     def __init__(
-        self, connection: Connection, settings: EdgeSettings, telemetry: Telemetry, doorkeeper: Doorkeeper
+        self,
+        connection: Connection,
+        settings: EdgeSettings,
+        telemetry: Telemetry,
+        doorkeeper: Doorkeeper,
+        instance: str = "edge",
     ) -> None:
         self.settings = settings
         self.telemetry = telemetry
         self.doorkeeper = doorkeeper
+        self.live = Live(connection, instance)
         self.started_at = int(time.time())
         self.stopping = False
         self._connection = connection
@@ -53,6 +60,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Lets go of the clients; the connection is the process's own."""
+        await self.live.close()
         for task in self._clients.values():
             if task.done() and not task.cancelled() and task.exception() is None:
                 await task.result().__aexit__(None, None, None)

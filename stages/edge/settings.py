@@ -48,4 +48,7 @@ class EdgeSettings:
         (), "Origins of web pages whose scripts may ask (https://chat.example.com), or *. Empty: none."
     )
     metrics: bool = setting(True, "Whether /metrics is answered on this port too (the health port always does).")
+    live_page: bool = setting(
+        True, "Whether / shows the pipeline live in a browser; its numbers need a key where the API does."
+    )
     docs: bool = setting(True, "Whether /docs shows the API in a browser; its page loads scripts from a public CDN.")

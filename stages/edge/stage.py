@@ -29,7 +29,7 @@ async def run(context: StageContext, settings: EdgeSettings) -> None:
     """Until `context.stopping` is set and the answers that run have ended, or the grace time is over."""
     check_tls(settings)
     doorkeeper = _doorkeeper(settings)
-    gateway = Gateway(context.connection, settings, context.telemetry, doorkeeper)
+    gateway = Gateway(context.connection, settings, context.telemetry, doorkeeper, context.instance)
     listener = listen(settings)
     try:
         await gateway.start()

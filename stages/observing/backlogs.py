@@ -37,13 +37,21 @@ class HeardBacklogs:
         backlog = decode(Backlog, message.data)
         self._heard[backlog.model, backlog.scheduler] = backlog, time.monotonic()
 
+    def schedulers(self) -> list[str]:
+        """All that speak, whatever model of."""
+        self._forget_the_silent()
+        return sorted({scheduler for _, scheduler in self._heard})
+
     def by_model(self) -> list[ModelBacklog]:
-        now = time.monotonic()
-        self._heard = {key: (told, at) for key, (told, at) in self._heard.items() if now - at < SILENT_AFTER_S}
+        self._forget_the_silent()
         models: dict[str, list[Backlog]] = {}
         for told, _ in self._heard.values():
             models.setdefault(told.model, []).append(told)
         return [of_schedulers(model, models[model]) for model in sorted(models)]
+
+    def _forget_the_silent(self) -> None:
+        now = time.monotonic()
+        self._heard = {key: (told, at) for key, (told, at) in self._heard.items() if now - at < SILENT_AFTER_S}
 
 
 def of_schedulers(model: str, told: Sequence[Backlog]) -> ModelBacklog:

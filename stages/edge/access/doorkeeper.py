@@ -55,17 +55,13 @@ class Doorkeeper:
         """
         if self._keys is None:
             return ANYBODY
-        scheme, _, key = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            raise ApiError(
-                401, "an API key is needed: Authorization: Bearer <key>", code="missing_api_key", headers=UNAUTHORIZED
-            )
-        found = self._keys.caller_of(key.strip())
-        if found is None:
-            raise ApiError(401, "the API key is not known", code="invalid_api_key", headers=UNAUTHORIZED)
-        digest, caller = found
+        digest, caller = _known(self._keys, authorization)
         self._count(self._uses.setdefault(digest, KeyUse()), caller, at_end, asks=asks)
         return caller
+
+    def know(self, authorization: str) -> Caller:
+        """Who that is, for what costs next to nothing: it counts against no limit. Raises `ApiError` 401."""
+        return ANYBODY if self._keys is None else _known(self._keys, authorization)[1]
 
     def _count(self, use: KeyUse, caller: Caller, at_end: list[Callable[[], None]], *, asks: bool) -> None:
         if caller.concurrent is not None and use.running >= caller.concurrent:
@@ -80,6 +76,19 @@ class Doorkeeper:
             use.running -= 1
 
         at_end.append(leave)
+
+
+def _known(keys: Keys, authorization: str) -> tuple[str, Caller]:
+    """Digest and caller. Raises `ApiError` 401."""
+    scheme, _, key = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise ApiError(
+            401, "an API key is needed: Authorization: Bearer <key>", code="missing_api_key", headers=UNAUTHORIZED
+        )
+    found = keys.caller_of(key.strip())
+    if found is None:
+        raise ApiError(401, "the API key is not known", code="invalid_api_key", headers=UNAUTHORIZED)
+    return found
 
 
 def _limited(message: str, wait_s: float) -> ApiError:

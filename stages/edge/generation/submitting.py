@@ -39,7 +39,8 @@ class Submission:
         """Raises `ApiError` 404 for a model that is not served, or not to this caller, 503 where no broker is."""
         card = await gateway.card(caller, model or "")
         client = await gateway.client(caller.tenant)
-        exchange_of(request).model = card.slug
+        exchange = exchange_of(request)
+        exchange.model, exchange.generates = card.slug, True
         return cls(request_id_of(request), card, client, trace_of(request), claim_of(request))
 
     async def stream(self, asked: Asked, part: str = "", take: Take | None = None) -> AsyncGenerator[Chunk, None]:

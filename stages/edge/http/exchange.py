@@ -39,6 +39,9 @@ class Exchange:
     input_tokens: int = 0
     output_tokens: int = 0
     outcome: str = ""
+    generates: bool = False
+    """Whether it asks a model for anything."""
+
     body_digest: str = ""
     at_end: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 

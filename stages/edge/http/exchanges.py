@@ -13,6 +13,7 @@ from stages.edge.http.exchange import KEY, Exchange
 from stages.edge.http.failures import error_for
 from stages.edge.http.headers import echoed_id_of, request_id_of
 from stages.edge.http.upload import Upload
+from stages.edge.live.recent import Recent
 from stages.edge.measures import Measures
 
 log = structlog.get_logger()
@@ -21,8 +22,11 @@ log = structlog.get_logger()
 class Exchanges:
     """ASGI middleware. What a route raises and nobody has handled ends here, as one error in the envelope."""
 
-    def __init__(self, app: ASGIApp, *, measures: Measures, max_body_bytes: int, body_timeout_s: float) -> None:
+    def __init__(
+        self, app: ASGIApp, *, measures: Measures, recent: Recent, max_body_bytes: int, body_timeout_s: float
+    ) -> None:
         self._app = app
+        self._recent = recent
         self._measures = measures
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
@@ -34,6 +38,7 @@ class Exchanges:
             return
         exchange = scope[KEY] = Exchange(unwinds=True)
         self._measures.began()
+        self._recent.began(exchange)
         upload = Upload(scope, receive, self._max_body_bytes, self._body_timeout_s)
         try:
             await self._serve(scope, upload, _Observed(scope, exchange, send))
@@ -67,13 +72,14 @@ class Exchanges:
         exchange.route = getattr(route, "path", "") or "unknown"
         seconds = time.monotonic() - exchange.started
         self._measures.ended(exchange, scope["method"], seconds)
+        self._recent.ended(exchange)
         if exchange.route in QUIET:
             return
         log.info("edge.ended", **_said(scope, exchange, seconds))
 
 
-QUIET = ("/live", "/ready", "/health", "/metrics")
-"""Asked every few seconds by machines: they would fill the log."""
+QUIET = ("/live", "/ready", "/health", "/metrics", "/live/state", "/live/requests/{request_id}")
+"""Asked every few seconds by machines, or by an open page: they would fill the log."""
 
 
 class _Observed:

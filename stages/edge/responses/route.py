@@ -46,7 +46,8 @@ RESPONSE: dict[int | str, dict[str, Any]] = {
 async def create_response(request: Request, body: CreateResponse, gateway: GatewayDep, caller: CallerDep) -> Response:
     """An answer as OpenAI's Responses API gives it: whole, streamed, or in background to be asked for later."""
     card = await gateway.card(caller, body.model or "")
-    exchange_of(request).model = card.slug
+    exchange = exchange_of(request)
+    exchange.model, exchange.generates = card.slug, True
     recall = Recall(await gateway.client(caller.tenant))
     keep_alive_s = gateway.settings.keep_alive_s
     try:

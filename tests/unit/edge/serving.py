@@ -9,6 +9,7 @@ import httpx
 
 from broker.answer_stream import Take
 from broker.chunk import Chunk
+from broker.connection import Connection
 from broker.submitting import make_request
 from schemas.codec import WireError, encode
 from schemas.faults import RequestFault
@@ -20,6 +21,7 @@ from stages.edge.access.doorkeeper import Doorkeeper
 from stages.edge.app import create_app
 from stages.edge.gateway import Gateway
 from stages.edge.http.errors import error_of
+from stages.edge.live.live import Live
 from stages.edge.settings import EdgeSettings
 from stages.telemetry import Telemetry
 
@@ -102,6 +104,7 @@ class ScriptedGateway:
         self.settings = settings
         self.telemetry = Telemetry("edge", "test", environ={})
         self.doorkeeper = Doorkeeper(None)
+        self.live = Live(cast(Connection, None), "edge-test")
         self._client = client
 
     async def card(self, caller: Caller, model: str) -> ModelCard:

@@ -18,10 +18,11 @@ from schemas.control import WorkerStatus
 from schemas.grant import Credits
 from schemas.result import Costs, Usage
 from schemas.ticket import StageTime
-from stages.commands.answer_view import Shown, cost_table, milliseconds, show_answer, summary
+from stages.commands.answer_view import Shown, cost_table, show_answer, summary
 from stages.commands.demo import how_to_go_on
 from stages.commands.edge_port import EdgeAddress
 from stages.commands.status_view import as_json, as_tables
+from stages.observing.durations import milliseconds
 from stages.observing.pipeline import Partition, Snapshot
 
 COSTS = Costs(

@@ -1,0 +1,1 @@
+"""The live page: what the pipeline does right now, for a person with a browser."""
