@@ -25,7 +25,7 @@ timed = @start=$$(date +%s); $(1) && echo "$@: $$(( $$(date +%s) - start )) s"
 suite = $(if $(shell find $(1) -name 'test_*.py' 2>/dev/null | head -n 1),\
 	$(PYTEST) $(2) $(1),echo "no tests in $(1)")
 
-.PHONY: help install run test lint unit integration acceptance test-long docs constraints clean
+.PHONY: help install run test lint unit integration acceptance test-long test-compose wheels images docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,18 @@ acceptance: $(INSTALLED) ## with real processes, a real engine, signals
 
 test-long: $(INSTALLED) ## minutes of chaos and load
 	$(call timed,$(PYTEST) -m long tests)
+
+# Not part of `make test`: it builds images. Without a Docker engine every test is skipped, and the reason is printed.
+test-compose: $(INSTALLED) ## the images and compose files, on a Docker engine (5 to 10 minutes)
+	$(call timed,$(PYTEST) tests/compose)
+
+wheels: $(INSTALLED) ## fill wheels/, so that images are built without a package registry
+	@$(BIN)/python -m install.wheels $(if $(filter simulated,$(ENGINE)),simulated,cpu)
+
+images: ## build headrace-cpu-stage and headrace-inference (ENGINE=simulated: the first alone)
+	docker build --target cpu-stage --tag headrace-cpu-stage .
+	$(if $(filter simulated,$(ENGINE)),,docker build --target \
+		$(if $(filter gpu,$(ACCELERATOR)),inference-gpu --tag headrace-inference-gpu,inference --tag headrace-inference) .)
 
 docs: $(INSTALLED) ## write docs/configuration.md from the settings
 	@$(BIN)/python -m stages.settings

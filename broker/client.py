@@ -31,12 +31,15 @@ from schemas.tokenization import DetokenizeRequest, TokenizeAnswer
 
 __all__ = ["CompletedChoice", "Completion", "Headrace", "new_id"]
 
+DEFAULT_TENANT = "default"
+
 
 class Headrace:
     """A client of one tenant. `async with Headrace(url) as hr: async for chunk in hr.stream(messages=[…]): …`
 
     One instance serves any number of requests at once over one connection and one subscription. `options` carries
-    credentials, TLS and the inbox prefix; `url` overrides its url, and where neither is given HEADRACE_NATS_URL counts.
+    credentials, TLS and the inbox prefix; `url` overrides its url, and where neither is given HEADRACE_NATS_URL counts
+    (and HEADRACE_NATS_IDENTITY where no `options` are). Without `tenant` it is that of the identity, else `default`.
     With `connection` it lives on that one, which stays open: clients of several tenants may share it.
 
     A stream that is left before its end cancels its request, unless `cancels_when_left` was set to False: a process
@@ -47,16 +50,15 @@ class Headrace:
         self,
         url: str = "",
         *,
-        tenant: str = "default",
+        tenant: str = "",
         options: BrokerOptions | None = None,
         connection: Connection | None = None,
         patience_s: float = 10.0,
     ) -> None:
         self._shared = connection
-        found = BrokerOptions(os.environ.get("HEADRACE_NATS_URL", BrokerOptions.url), "headrace-client")
-        base = connection.options if connection else options or found
+        base = connection.options if connection else options or _from_environment()
         self.options = replace(base, url=url) if url else base
-        self.tenant = tenant
+        self.tenant = tenant or self.options.tenant or DEFAULT_TENANT
         self.cancels_when_left = True
         self.session = secrets.token_hex(8)
         self._patience_s = patience_s
@@ -255,6 +257,11 @@ class Headrace:
     def _on_reconnect(self) -> None:
         for stream in (*self._streams.values(), *self._followed):
             stream.look_again()
+
+
+def _from_environment() -> BrokerOptions:
+    url = os.environ.get("HEADRACE_NATS_URL", BrokerOptions.url)
+    return BrokerOptions(url, "headrace-client", identity=os.environ.get("HEADRACE_NATS_IDENTITY", ""))
 
 
 def new_id() -> str:

@@ -3,8 +3,13 @@
 import re
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from broker.identity import connection_options, tenant_of
+from broker.quiet_tls import be_quiet
+
+INBOX = "_INBOX"
 PING_INTERVAL_S = 5
 
 _USER_IN_URL = re.compile(r"://[^/@\s,]+@")
@@ -14,7 +19,8 @@ _USER_IN_URL = re.compile(r"://[^/@\s,]+@")
 class BrokerOptions:
     """Where the broker is and who we are there. Files are paths; only `shown_url` and `name` are ever logged.
 
-    `url` may name several servers of a cluster, separated by commas: any of them that is there will do.
+    `url` may name several servers of a cluster, separated by commas: any of them that is there will do. `identity` is a
+    folder that `headrace secrets` made: it stands for seed, certificates and inbox prefix, where these are not given.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -27,7 +33,19 @@ class BrokerOptions:
     tls_ca: str = ""
     tls_cert: str = ""
     tls_key: str = ""
-    inbox_prefix: str = "_INBOX"
+    inbox_prefix: str = INBOX
+    identity: str = ""
+
+    def __post_init__(self) -> None:
+        if self.identity:
+            for name, value in connection_options(Path(self.identity)).items():
+                if getattr(self, name) in ("", INBOX):
+                    object.__setattr__(self, name, value)
+
+    @property
+    def tenant(self) -> str:
+        """Whose identity it is; "" for a role's, or none."""
+        return tenant_of(Path(self.identity)) if self.identity else ""
 
     @property
     def shown_url(self) -> str:
@@ -58,6 +76,7 @@ class BrokerOptions:
     def _tls(self) -> ssl.SSLContext | None:
         if not (self.tls_ca or self.tls_cert):
             return None
+        be_quiet()
         context = ssl.create_default_context(cafile=self.tls_ca or None)
         if self.tls_cert:
             context.load_cert_chain(self.tls_cert, self.tls_key or None)

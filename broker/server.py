@@ -22,6 +22,7 @@ MIB = 1024 * 1024
 MAX_FILE_STORE = 16 * 1024 * MIB
 START_PATIENCE_S = 60.0
 STOP_PATIENCE_S = 10.0
+RELOAD_S = 0.2
 
 
 class EmbeddedServer:
@@ -30,10 +31,11 @@ class EmbeddedServer:
     It ends with the process that started it, however that ends, and never shares its store with another server.
     """
 
-    def __init__(self, store: Path, temporary: bool, options: dict[str, object]) -> None:
+    def __init__(self, store: Path, temporary: bool, options: dict[str, object], include: Path | None = None) -> None:
         self._store = store
         self._temporary = temporary
         self._options = options
+        self._include = include.absolute() if include is not None else None
         self._port = int(str(options["port"])) or free_port()
         self._monitoring_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,12 +54,14 @@ class EmbeddedServer:
         authorization: dict[str, object] | None = None,
         name: str = "headrace-embedded",
         cluster: dict[str, object] | None = None,
+        include: Path | None = None,
     ) -> "EmbeddedServer":
         """Starts a server and returns once it takes connections.
 
         Sizes in bytes; `port` 0 takes a free one; `sync_interval` is NATS' own text (`2m`, `always`); `authorization`
-        its block of users and their permissions, `cluster` that of its routes (`ClusterServer` makes one). Without
-        `store` the data lies in a temporary folder that `stop` removes. Raises `ServerFailed`.
+        its block of users and their permissions, `cluster` that of its routes (`ClusterServer` makes one). `include` is
+        a file with TLS and accounts (`identities`), which `reload` has read again. Without `store` the data lies in a
+        temporary folder that `stop` removes. Raises `ServerFailed`.
         """
         folder = store or Path(tempfile.mkdtemp(prefix="headrace-nats-"))
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +75,7 @@ class EmbeddedServer:
             "server_name": name,
             "cluster": cluster,
         }
-        server = cls(folder.resolve(), store is None, options)
+        server = cls(folder.resolve(), store is None, options, include)
         try:
             await server._launch()
         except BaseException:
@@ -82,7 +86,7 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"nats://127.0.0.1:{self._port}"
+        return f"{'tls' if self._include else 'nats'}://127.0.0.1:{self._port}"
 
     @property
     def monitoring_url(self) -> str:
@@ -116,6 +120,15 @@ class EmbeddedServer:
         await self._end(signal.SIGTERM)
         await self._launch()
 
+    async def reload(self) -> None:
+        """Has it read its configuration again. Raises `ServerFailed` when it is not running.
+
+        Twice: what an account imports that was not there before counts from the second time on (nats-server 2.15.1).
+        """
+        for _ in range(2):
+            os.kill(self.pid, signal.SIGHUP)
+            await asyncio.sleep(RELOAD_S)
+
     async def _launch(self) -> None:
         config = self._store / "nats-server.conf"
         lock = await server_process.lock(self._store, STOP_PATIENCE_S)
@@ -132,7 +145,7 @@ class EmbeddedServer:
     def _config(self) -> str:
         limits = {name: self._options[name] for name in ("max_file_store", "max_memory_store", "sync_interval")}
         blocks = {name: self._options[name] for name in ("authorization", "cluster") if self._options[name]}
-        return json.dumps(
+        text = json.dumps(
             {
                 **blocks,
                 "listen": f"127.0.0.1:{self._port}",
@@ -146,6 +159,10 @@ class EmbeddedServer:
             },
             indent=2,
         )
+        if not self._include:
+            return text
+        # The server takes the path from the folder of its configuration, whatever it looks like.
+        return f'{text.removesuffix("}")}  include "{os.path.relpath(self._include, self._store)}"\n}}'
 
     @property
     def _log_path(self) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from broker.answer_stream import AnswerStream
 from broker.chunk import Chunk
 from broker.client import Headrace
-from broker.connection import BrokerError
+from broker.connection import BrokerError, BrokerOptions
 from load.chaos_check import Flaws, Received, check_received
 from load.chaos_requests import Case, make_case
 from load.stalls import Streams
@@ -30,8 +30,8 @@ AGAIN_S = 0.3
 class AcceptanceClient(Headrace):
     """A client that tells which requests the broker has acknowledged."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url, tenant=TENANT)
+    def __init__(self, broker: BrokerOptions, tenant: str) -> None:
+        super().__init__(options=broker, tenant=tenant)
         self.accepted: set[str] = set()
 
     async def _submit(self, request: Request, trace: str = "") -> tuple[AnswerStream, bool]:
@@ -63,8 +63,9 @@ class Asked:
 class Load:
     """`run()` keeps `streams` requests going until `stop()`, and returns when all of them have ended."""
 
-    def __init__(self, url: str, seed: int, streams: int, clients: int) -> None:
-        self._url = url
+    def __init__(self, broker: BrokerOptions, seed: int, streams: int, clients: int, tenant: str = TENANT) -> None:
+        self._broker = broker
+        self._tenant = tenant
         self._seed = seed
         self._width = streams
         self._clients_wanted = clients
@@ -83,7 +84,7 @@ class Load:
     async def run(self) -> None:
         """Raises only what is a defect of this program."""
         async with contextlib.AsyncExitStack() as stack:
-            made = [AcceptanceClient(self._url) for _ in range(self._clients_wanted)]
+            made = [AcceptanceClient(self._broker, self._tenant) for _ in range(self._clients_wanted)]
             clients = [await stack.enter_async_context(client) for client in made]
             async with asyncio.TaskGroup() as group:
                 for index in range(self._width):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker import subjects
-from broker.connection import BrokerError
+from broker.connection import BrokerError, BrokerOptions
 from broker.replay import stored_results
 from broker.results import ResultHistory
 from load.chaos_check import check_stored
@@ -77,7 +77,7 @@ class ChaosRun:
 
     def _make_load(self, pipeline: ChaosPipeline) -> None:
         options = self._options
-        self._load = Load(pipeline.url, options.seed, options.streams, options.clients)
+        self._load = Load(BrokerOptions(pipeline.url), options.seed, options.streams, options.clients)
         self._http = HttpLoad(
             pipeline.edge_urls, options.seed, options.http_streams, self._load.streams, self._load.throughput
         )

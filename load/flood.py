@@ -29,7 +29,7 @@ from load.pipeline import NotReady, Pipeline
 from load.simulated_truth import prompt_of, true_ids, true_text
 from schemas.faults import RequestFault
 
-WORKERS, SLOTS, STEP_S, TOKENS = 2, 32, 0.1, 32
+WORKERS, SLOTS, STEP_S, TOKENS = 2, 32, 0.1, 16
 """Tokens of an answer on average: half to one and a half times as many, so that slots do not end in lock-step."""
 
 QUEUE, RUNNING = 32, 96

@@ -2,9 +2,10 @@
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from stages.settings import setting
+from stages.settings import Problem, SettingsError, setting, variable
 
 if TYPE_CHECKING:
     from broker.connection import BrokerOptions
@@ -67,6 +68,18 @@ class BrokerSettings:
     tls_cert: str = setting("", "Path of the client certificate (PEM).")
     tls_key: str = setting("", "Path of the client certificate's key (PEM).")
     inbox_prefix: str = setting("_INBOX", "Prefix of the subjects on which this process is answered.")
+    identity: str = setting(
+        "",
+        "Folder of one role or tenant that `headrace secrets` made; stands for nkey_seed, tls_ca, tls_cert, tls_key and"
+        " inbox_prefix; those set by themselves go over it.",
+    )
+
+    def __post_init__(self) -> None:
+        from broker.identity import missing_in
+
+        if self.identity and (missing := missing_in(Path(self.identity))):
+            lacks = f"lacks {', '.join(missing)}, or they cannot be read (`headrace secrets` makes such folders)"
+            raise SettingsError([Problem(variable(BrokerSettings, "identity"), self.identity, lacks)])
 
     def options(self, name: str) -> "BrokerOptions":
         """The broker's own form of them; `name` is what the server calls the connection."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import structlog
 
+from stages.autoscaling.settings import AutoscaleSettings
 from stages.process_settings import BrokerSettings, HealthSettings, ProcessSettings
 from stages.settings import Problem, SettingsError, load_settings, section_of, shown, unknown_variables
 from stages.topology_settings import TopologyLimits
@@ -53,20 +54,24 @@ def stage_settings(stage: str) -> type[Any]:
 
 def all_sections() -> list[type[Any]]:
     """Every settings class, the shared ones first."""
-    return [*SHARED, TopologyLimits, *(stage_settings(stage) for stage in present_stages())]
+    return [*SHARED, TopologyLimits, *(stage_settings(stage) for stage in present_stages()), AutoscaleSettings]
 
 
 def load_stage_settings(stage: str, overrides: Mapping[str, str], environ: Mapping[str, str]) -> StageSettings:
     """All sections of one stage's process. Raises one `SettingsError` for all that is wrong in any of them."""
+    return load_process_settings(stage_settings(stage), overrides, environ)
+
+
+def load_process_settings(own: type[Any], overrides: Mapping[str, str], environ: Mapping[str, str]) -> StageSettings:
+    """Likewise, of a process that has a section of its own."""
     problems: list[Problem] = []
     loaded: list[Any] = []
-    sections = (ProcessSettings, BrokerSettings, HealthSettings, stage_settings(stage))
-    named = split_overrides(overrides, stage)
-    for cls in sections:
+    named = split_overrides(overrides, section_of(own))
+    for cls in (ProcessSettings, BrokerSettings, HealthSettings, own):
         try:
             loaded.append(load_settings(cls, environ, named.pop(section_of(cls) or PROCESS, {})))
         except SettingsError as error:
-            problems += error.problems if section_of(cls) == stage else _named(cls, error.problems)
+            problems += error.problems if cls is own else in_section(cls, error.problems)
     for section, fields in named.items():
         problems += SettingsError.unknown_section(section, fields).problems
     if problems:
@@ -74,7 +79,7 @@ def load_stage_settings(stage: str, overrides: Mapping[str, str], environ: Mappi
     return StageSettings(*loaded)
 
 
-def _named(cls: type[Any], problems: Iterable[Problem]) -> list[Problem]:
+def in_section(cls: type[Any], problems: Iterable[Problem]) -> list[Problem]:
     """`--set port` of another section than the stage's own was written `--set health.port`."""
     start, section = "--set ", section_of(cls) or PROCESS
     return [

@@ -100,6 +100,8 @@ def load_settings(cls: type[S], environ: Mapping[str, str], overrides: Mapping[s
         raise SettingsError(problems)
     try:
         return cls(**values)
+    except SettingsError:
+        raise
     except ValueError as error:
         raise SettingsError([Problem(section_of(cls) or "settings", "", str(error))]) from error
 

@@ -1,4 +1,4 @@
-"""`headrace up`: all children together, from start to an ordered stop."""
+"""`headrace up`: all children together, from start to an ordered stop; some come and go meanwhile."""
 
 import asyncio
 import contextlib
@@ -35,6 +35,15 @@ class Supervisor:
     ) -> None:
         """`give_up_after` and `tell` as in `Child`."""
         self.children = [Child(spec, sink, give_up_after, tell) for spec in specs]
+        self.leaving: list[Child] = []
+        """Those that were let go and have not ended yet."""
+        self.problems: dict[Child, str] = {}
+        """Why a child that was added does not run any more."""
+        self._first = tuple(self.children)
+        self._changed = asyncio.Event()
+        self._seeing_off: set[asyncio.Task[None]] = set()
+        self._sink = sink
+        self._tell = tell
         self._server = server
         self._tasks: dict[Child, asyncio.Task[None]] = {}
         self._keeper: asyncio.Task[None] | None = None
@@ -45,19 +54,46 @@ class Supervisor:
         if self._server is not None:
             self._keeper = asyncio.create_task(keep_server(self._server))
 
+    def add(self, spec: ChildSpec) -> None:
+        """One child more, from now on. Call it in the main thread.
+
+        If it is hopeless it stays as one that is not ready, with its reason in `problems`: what ran before it runs on,
+        and nobody starts another in its place again and again.
+        """
+        child = Child(spec, self._sink, tell=self._tell)
+        self.children.append(child)
+        self._tasks[child] = task = asyncio.create_task(child.run())
+        task.add_done_callback(lambda task: self._report_hopeless(child, task))
+
+    def let_go(self, child: Child, grace_s: float) -> None:
+        """One child less: it finishes what is in hand, or hands it back; it is killed after the grace time."""
+        self.children.remove(child)
+        self.leaving.append(child)
+        self._changed.set()
+        child.stop()
+        task = asyncio.create_task(self._see_off(child, grace_s))
+        self._seeing_off.add(task)
+        task.add_done_callback(self._seeing_off.discard)
+
     async def until_ready(self) -> None:
-        """Returns once every child was ready at the same time."""
+        """Returns once every child from the start that was not let go was ready at the same time."""
         while waiting := self.not_ready():
-            await waiting[0].ready.wait()
+            self._changed.clear()
+            news = {asyncio.create_task(waiting[0].ready.wait()), asyncio.create_task(self._changed.wait())}
+            try:
+                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in news:
+                    task.cancel()
 
     def not_ready(self) -> list[Child]:
-        return [child for child in self.children if not child.ready.is_set()]
+        return [child for child in self._first if child in self.children and not child.ready.is_set()]
 
     async def until_hopeless(self) -> None:
-        """Never returns; raises the `HopelessError` of the first child that has one."""
+        """Never returns; raises the `HopelessError` of the first child from the start that has one."""
         # Not gather: cancelled, it would cancel the children too.
-        if self._tasks:
-            done, _ = await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
+        if tasks := [self._tasks[child] for child in self._first if child in self._tasks]:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
         await asyncio.Event().wait()
@@ -72,19 +108,40 @@ class Supervisor:
             leaving = [child for child in self.children if child.spec.stage == stage]
             for child in leaving:
                 child.stop()
-            await self._ended(leaving, deadline)
+            gone_before = [child for child in self.leaving if child.spec.stage == stage]  # a second signal would kill
+            await self._ended([*leaving, *gone_before], deadline)
         late = [child for child, task in self._tasks.items() if not task.done()]
         for child in late:
             log.error("child.killed", child=child.spec.name, grace_s=grace_s)
             child.kill()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._seeing_off, return_exceptions=True)
         await self._release_server()
         return not late
 
     def kill(self) -> None:
         """Hard: every child at once."""
-        for child in self.children:
+        for child in (*self.children, *self.leaving):
             child.kill()
+
+    async def _see_off(self, child: Child, grace_s: float) -> None:
+        task = self._tasks[child]
+        if not (await asyncio.wait({task}, timeout=grace_s + AFTER_GRACE_S))[0]:
+            log.error("child.killed", child=child.spec.name, grace_s=grace_s)
+            child.kill()
+            await asyncio.wait({task})
+        self.leaving.remove(child)
+        self.problems.pop(child, None)
+        del self._tasks[child]
+
+    def _report_hopeless(self, child: Child, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self.problems[child] = str(error)
+        log.error("child.hopeless", child=child.spec.name, error=str(error))
+        if self._tell:
+            self._tell(f"{error}\n{child.spec.name} is not started again; the others run on")
 
     async def _ended(self, children: Sequence[Child], deadline: float) -> None:
         tasks = [self._tasks[child] for child in children if child in self._tasks]

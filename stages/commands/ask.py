@@ -28,6 +28,7 @@ class Question:
     max_tokens: int | None = None
     temperature: float | None = None
     request_id: str = ""
+    tenant: str = ""
 
     def messages(self) -> list[dict[str, Any]]:
         """The chat that it makes."""
@@ -47,7 +48,7 @@ async def ask(question: Question, broker: BrokerOptions, *, as_json: bool) -> No
     """
     request_id = question.request_id or new_id()
     Console(stderr=True).out(f"request {request_id}", style="dim", highlight=False)
-    async with Headrace(options=broker, patience_s=BROKER_PATIENCE_S) as client:
+    async with Headrace(options=broker, tenant=question.tenant, patience_s=BROKER_PATIENCE_S) as client:
         chunks = client.stream(
             model=question.model, messages=question.messages(), request_id=request_id, **question.sampling()
         )
@@ -64,8 +65,8 @@ async def show(request_id: str, chunks: AsyncIterator[Chunk], *, as_json: bool) 
 
 
 async def unserved(client: Headrace, model: str) -> str:
-    """Says so where no worker of the model is heard."""
-    if await client.is_served(model):
+    """Says so where no worker of the model is heard. A tenant's identity may not hear any."""
+    if client.options.tenant or await client.is_served(model):
         return ""
     return f"no worker serves {await client.slug(model)} yet"
 

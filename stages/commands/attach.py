@@ -16,7 +16,7 @@ class Reading:
     """Which answer, and from where on."""
 
     request_id: str
-    tenant: str = "default"
+    tenant: str = ""
     from_token: int = 0
     from_text: int | None = None
     choice: int | None = None

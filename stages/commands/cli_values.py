@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 NatsUrl = Annotated[str, typer.Option(help="Broker; else HEADRACE_NATS_URL, else the pipeline of `headrace up` here.")]
+TenantName = Annotated[str, typer.Option(help="Whose request it is; else the identity's tenant, or `default`.")]
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:

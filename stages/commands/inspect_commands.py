@@ -1,8 +1,10 @@
 """`headrace status`, `headrace models`, `headrace init`: commands that look at a broker, or prepare it."""
 
+import asyncio
 import contextlib
 import json
 import os
+import time
 from collections.abc import AsyncGenerator, Mapping
 
 import msgspec
@@ -10,9 +12,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from broker.connection import BrokerOptions, Connection
+from broker.connection import BrokerError, BrokerOptions, Connection
 from broker.registry import Registry
-from broker.topology import initialise, verify
+from broker.topology import Topology, TopologyMismatch, initialise, verify
 from schemas.model import ModelCard
 from stages.commands.status_view import as_json, as_tables
 from stages.observing.pipeline import Observer
@@ -21,6 +23,7 @@ from stages.topology_settings import TopologyLimits
 
 PATIENCE_S = 3.0
 WATCH_EVERY_S = 1.0
+AGAIN_S = 0.5
 
 
 async def show_status(broker: BrokerOptions, *, watch: bool, json_form: bool) -> None:
@@ -52,12 +55,26 @@ async def show_models(broker: BrokerOptions, *, json_form: bool) -> None:
     Console().print(table if cards else "no worker has published a model")
 
 
-async def make_streams(broker: BrokerOptions, overrides: Mapping[str, str]) -> None:
+async def make_streams(broker: BrokerOptions, overrides: Mapping[str, str], patience_s: float = PATIENCE_S) -> None:
     """Makes or verifies. Raises `SettingsError`, `TopologyMismatch` and other `BrokerError`s."""
     limits = load_settings(TopologyLimits, os.environ, overrides)
-    async with connected(broker) as connection:
-        topology = await initialise(connection, limits.settings())
+    async with connected(broker, patience_s) as connection:
+        topology = await _made(connection, limits, patience_s)
     print(f"streams of {topology.partitions} partitions are there: {broker.shown_url}")
+
+
+async def _made(connection: Connection, limits: TopologyLimits, patience_s: float) -> Topology:
+    """A cluster that has just started may not know all its servers yet, and has no room for copies until it does."""
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        try:
+            return await initialise(connection, limits.settings())
+        except TopologyMismatch:
+            raise
+        except BrokerError:
+            if time.monotonic() >= give_up_at:
+                raise
+            await asyncio.sleep(AGAIN_S)
 
 
 async def _print_status(observer: Observer, url: str, *, watch: bool, json_form: bool) -> None:
@@ -78,9 +95,9 @@ def _card_values(card: ModelCard) -> object:
 
 
 @contextlib.asynccontextmanager
-async def connected(broker: BrokerOptions) -> AsyncGenerator[Connection, None]:
+async def connected(broker: BrokerOptions, patience_s: float = PATIENCE_S) -> AsyncGenerator[Connection, None]:
     """A connection for as long as the command takes. Raises `Unavailable`."""
-    connection = await Connection.open(broker, PATIENCE_S)
+    connection = await Connection.open(broker, patience_s)
     try:
         yield connection
     finally:

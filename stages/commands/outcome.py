@@ -16,8 +16,11 @@ Command = Callable[["BrokerOptions"], Coroutine[Any, Any, None]]
 FAILED, USAGE, BUSY, INTERRUPTED = 1, 2, 3, 130
 
 
-def run_command(nats_url: str, command: Command) -> None:
-    """Runs `command(broker options)` and leaves with its exit status if it failed."""
+def run_command(nats_url: str, command: Command, who: str = "operator") -> None:
+    """Runs `command(broker options)` and leaves with its exit status if it failed.
+
+    `who` as in `broker_address`: a role, or `as_tenant`.
+    """
     from broker.connection import BrokerError, Unavailable
     from schemas.faults import RequestFault
     from stages.commands.broker_address import broker_options
@@ -26,7 +29,7 @@ def run_command(nats_url: str, command: Command) -> None:
 
     configure_logging("cli", level="error")
     try:
-        broker = broker_options(os.environ, nats_url)
+        broker = broker_options(os.environ, nats_url, who=who)
         asyncio.run(command(broker))
     except SettingsError as error:
         _fail(str(error), USAGE)

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from rich.console import Console
 
+from broker.authority import AuthorityError
 from broker.connection import BrokerError, BrokerOptions, Connection
 from broker.layout import storage_bytes
 from broker.server import MAX_FILE_STORE, EmbeddedServer
@@ -22,6 +23,10 @@ from stages.commands.demo import how_to_go_on, show_demo, wait_with_progress
 from stages.commands.edge_port import EdgeAddress, EdgePort
 from stages.commands.plan import UpOptions, as_typed, limits, plan, says_partitions
 from stages.commands.run_folder import RunFolder
+from stages.commands.up_autoscaling import Autoscaling, autoscaled, autoscaling
+from stages.commands.up_replicas import changeable
+from stages.commands.up_security import Security, check_security, secured
+from stages.control.server import controlled
 from stages.process.child import ChildSpec, HopelessError
 from stages.process.child_output import Sink, to_folder, to_stream
 from stages.process.logs import configure_logging
@@ -43,6 +48,7 @@ class UpSettings:
 
     process: ProcessSettings
     topology: TopologyLimits
+    autoscaling: Autoscaling
 
 
 def run_up(options: UpOptions, environ: Mapping[str, str] | None = None) -> int:
@@ -53,6 +59,7 @@ def run_up(options: UpOptions, environ: Mapping[str, str] | None = None) -> int:
     environ = os.environ if environ is None else environ
     try:
         settings = _load(options, environ)
+        check_security(options, environ)
         edge = EdgePort(plan(options, environ), environ)
     except SettingsError as error:
         print(SettingsError(as_typed(error.problems, options)), file=sys.stderr)
@@ -83,6 +90,7 @@ class Up:
         self._received = 0
         self._supervisor: Supervisor | None = None
         self._server: EmbeddedServer | None = None
+        self._security = Security()
 
     async def run(self) -> int:
         """The exit status."""
@@ -111,7 +119,7 @@ class Up:
             return 2 if error.wrong_settings else status
         except RequestFault as error:
             return self._failed(f"the request failed: {error}")
-        except (BrokerError, OSError) as error:
+        except (BrokerError, AuthorityError, OSError) as error:
             return self._failed(f"headrace up: {error}")
 
     def _failed(self, text: str) -> int:
@@ -123,12 +131,15 @@ class Up:
     @contextlib.asynccontextmanager
     async def _broker(self) -> AsyncGenerator[str, None]:
         """The broker's URL, with all streams there."""
+        self._security = secured(self._options, self._folder.secrets, self._settings.topology.partitions)
         if not self._options.embedded:
             await self._make_streams(self._options.nats_url)
             yield self._options.nats_url
             return
         room = max(MAX_FILE_STORE, storage_bytes(self._settings.topology.settings()))
-        self._server = await EmbeddedServer.start(self._options.store or self._folder.store, max_file_store=room)
+        self._server = await EmbeddedServer.start(
+            self._options.store or self._folder.store, max_file_store=room, include=self._security.server
+        )
         try:
             await self._make_streams(self._server.url)
             yield self._server.url
@@ -147,20 +158,31 @@ class Up:
             await connection.close()
 
     def _options_at(self, url: str) -> BrokerOptions:
-        return broker_options(self._environ, url, "headrace-up")
+        return broker_options({**self._environ, **self._security.operator}, url, "headrace-up")
+
+    def _client_at(self, url: str) -> BrokerOptions:
+        return broker_options({**self._environ, **self._security.client}, url, "headrace-demo")
 
     async def _serve(self, url: str) -> int:
         """From the children's start to their end."""
         own = {"HEADRACE_NATS_URL": url, **self._log_variables()}
-        specs = [spec.with_more(own) for spec in self._specs]
+
+        def told(spec: ChildSpec) -> ChildSpec:
+            return self._security.of(spec).with_more(own)
+
+        specs = [told(spec) for spec in self._specs]
         give_up_after = DEMO_GIVES_UP_AFTER if self._options.demo else 0
         self._supervisor = Supervisor(
             specs, self._sink(), server=self._server, give_up_after=give_up_after, tell=self._tell_person
         )
         self._supervisor.start()
-        self._folder.announce(url)
+        self._folder.announce(url, self._security.folder)
         try:
-            answered = await self._until_stopped(self._supervisor, url)
+            grace_s = self._settings.process.grace_s
+            replicas = changeable(self._supervisor, self._options, self._environ, specs, told, grace_s=grace_s)
+            scaled = autoscaled(self._settings.autoscaling, replicas, self._options_at(url))
+            async with controlled(replicas, self._folder.control()), scaled:
+                answered = await self._until_stopped(self._supervisor, url)
         finally:
             clean = await self._supervisor.stop(self._settings.process.grace_s)
         return 0 if clean and (answered or not self._options.once) else 1
@@ -194,7 +216,7 @@ class Up:
             console.out(f"OpenAI API: {self._edge.api_url}", highlight=False)
         console.out(f"ready after {seconds:.1f} s: {url}", highlight=False)
         if options.demo:
-            card = await show_demo(self._options_at(url), options.models, options.prompt, console)
+            card = await show_demo(self._client_at(url), options.models, options.prompt, console)
             if not options.once:
                 console.out(f"\n{how_to_go_on(url, card.slug, self._edge)}", highlight=False)
                 console.out(f"Logs: {options.logs or self._folder.logs}", highlight=False)
@@ -244,7 +266,8 @@ class Up:
 
 
 def _load(options: UpOptions, environ: Mapping[str, str]) -> UpSettings:
-    return UpSettings(load_settings(ProcessSettings, environ), limits(options, environ))
+    process = load_settings(ProcessSettings, environ)
+    return UpSettings(process, limits(options, environ), autoscaling(options, environ))
 
 
 def _level(options: UpOptions, settings: UpSettings) -> str:

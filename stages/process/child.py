@@ -30,12 +30,21 @@ PROGRAM = (sys.executable, "-m", "stages.cli", "stage")
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """Which process to run: `program` with the stage's name. `environ` goes over this process's own environment."""
+    """Which process to run: `program` with the stage's name. `environ` goes over this process's own environment.
+
+    `model` is the slug of what it serves, where a stage has processes for several.
+    """
 
     stage: str
     number: int
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     program: tuple[str, ...] = PROGRAM
+    model: str = ""
+
+    @property
+    def group(self) -> str:
+        """What it is a replica of: the stage, or `stage:model`."""
+        return f"{self.stage}:{self.model}" if self.model else self.stage
 
     @property
     def name(self) -> str:

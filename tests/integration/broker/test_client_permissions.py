@@ -9,6 +9,7 @@ import pytest_asyncio
 from broker.client import Headrace
 from broker.connection import BrokerOptions, Connection, Unavailable
 from broker.patience import anything_waits
+from broker.permissions import permissions
 from broker.registry import Registry
 from broker.server import EmbeddedServer
 from broker.topology import TopologySettings, initialise
@@ -17,20 +18,7 @@ from schemas.model import ModelCard
 from schemas.result import Result, Usage
 from schemas.ticket import EngineSampling
 
-TENANT = {
-    "publish": [
-        "hr.request.acme.*",
-        "$KV.hr_cancelled.acme.*",
-        "$JS.API.STREAM.INFO.REQUESTS",
-        "$JS.API.STREAM.INFO.TICKETS",
-        "$JS.API.DIRECT.GET.KV_hr_models",
-        "hr.tokenize.*",
-        "hr.detokenize.*",
-        "$JS.API.CONSUMER.CREATE.*.*.hr.result.*.acme.>",
-        "_INBOX_acme.>",
-    ],
-    "subscribe": ["hr.result.*.acme.>", "_INBOX_acme.>"],
-}
+TENANT = permissions("tenant", "acme")
 CARD = ModelCard(
     slug="m",
     name="m",
@@ -65,7 +53,7 @@ async def stages(secured: EmbeddedServer) -> AsyncIterator[Connection]:
 
 
 def acme(server: EmbeddedServer) -> BrokerOptions:
-    return BrokerOptions(server.url, user="acme", password="a", inbox_prefix="_INBOX_acme")
+    return BrokerOptions(server.url, user="acme", password="a", inbox_prefix="_INBOX_tenant_acme")
 
 
 async def test_a_request_from_start_to_replay(secured: EmbeddedServer, stages: Connection) -> None:

@@ -12,9 +12,11 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from broker.free_ports import free_ports
 from broker.server import EmbeddedServer
 from broker.topology import Topology
 from stages.process.child import ChildSpec, HopelessError, Tell
+from stages.replicas import Replicas
 from stages.supervisor import Supervisor
 
 FOLDER = Path(__file__).parent
@@ -132,6 +134,113 @@ async def test_what_a_process_leaves_behind_goes_with_it(
     (left,) = psutil.Process(child.pid).children()
     os.kill(child.pid, signal.SIGKILL)
     await eventually(lambda: not is_running(left.pid))
+
+
+async def test_children_come_and_go_while_others_run(supervise: Supervise, broker_url: str, topology: Topology) -> None:
+    """The next free number starts, the last ones stop softly; the first is not touched, and no number comes twice."""
+    supervisor = supervise(spec("inference", broker_url))
+    await ready(supervisor)
+    replicas = Replicas(supervisor, {"inference": spec("inference", broker_url, delay_s="1")}, 20)
+    first = supervisor.children[0].pid
+    replicas.set("inference", 3)
+    assert names(supervisor) == ["inference.0", "inference.1", "inference.2"]
+    await eventually(lambda: replicas.state().ready == {"inference": 3})
+    replicas.set("inference", 1)
+    assert (names(supervisor), replicas.state().stopping) == (["inference.0"], {"inference": 2})
+    replicas.set("inference", 2)
+    assert names(supervisor) == ["inference.0", "inference.3"]
+    await eventually(lambda: not replicas.state().stopping)
+    await eventually(lambda: replicas.state().ready == {"inference": 2})
+    assert supervisor.children[0].pid == first
+    assert await supervisor.stop(20)
+
+
+async def test_one_that_was_let_go_is_killed_after_its_grace_time(
+    supervise: Supervise, broker_url: str, topology: Topology
+) -> None:
+    """A process that hangs does not stay for ever because nobody wants it any more."""
+    supervisor = supervise(spec("inference", broker_url, mode="hang"))
+    await ready(supervisor)
+    pid = supervisor.children[0].pid
+    supervisor.let_go(supervisor.children[0], -2.5)
+    await eventually(lambda: not is_running(pid) and not supervisor.leaving)
+    await ready(supervisor)
+    assert await supervisor.stop(20)
+
+
+async def test_a_stop_waits_for_those_that_were_let_go(
+    supervise: Supervise, broker_url: str, topology: Topology, tmp_path: Path
+) -> None:
+    """They were asked once: a second signal would end them at once, with what they have in hand."""
+    mark = tmp_path / "mark"
+    supervisor = supervise(spec("inference", broker_url, delay_s="1", mark=str(mark), name="drained"))
+    await ready(supervisor)
+    supervisor.let_go(supervisor.children[0], 20)
+    await eventually(mark.exists)
+    start = time.monotonic()
+    assert await supervisor.stop(20)
+    assert time.monotonic() - start > 0.5
+    assert not supervisor.leaving
+
+
+async def test_readiness_waits_for_nobody_who_was_let_go(
+    supervise: Supervise, broker_url: str, topology: Topology
+) -> None:
+    """Nor for those that came later: that somebody scales does not put off what was asked for at the start."""
+    nowhere = spec("inference", "nats://127.0.0.1:9")
+    supervisor = supervise(spec("schedule", broker_url), nowhere)
+    supervisor.add(spec("preprocess", "nats://127.0.0.1:9"))
+    waiting = asyncio.create_task(supervisor.until_ready())
+    await eventually(supervisor.children[0].ready.is_set)
+    assert not waiting.done()
+    supervisor.let_go(supervisor.children[1], 20)
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_one_that_was_added_and_is_hopeless_takes_nobody_along(
+    supervise: Supervise, broker_url: str, topology: Topology
+) -> None:
+    """It is said, and stays as a replica that is not ready: nobody starts another in its place again and again."""
+    told: list[str] = []
+    supervisor = supervise(spec("preprocess", broker_url), tell=told.append)
+    await ready(supervisor)
+    replicas = Replicas(supervisor, {"inference": spec("inference", broker_url, mode="refuse")}, 20)
+    replicas.set("inference", 1)
+    hopeless = asyncio.create_task(supervisor.until_hopeless())
+    await eventually(lambda: bool(replicas.state().problems))
+    state = replicas.state()
+    assert (state.replicas, state.ready) == ({"inference": 1}, {"inference": 0})
+    assert "must be something else" in state.problems["inference.0"]
+    assert told[0].endswith("inference.0 is not started again; the others run on")
+    assert not hopeless.done()
+    replicas.set("inference", 0)
+    await eventually(lambda: not supervisor.leaving)
+    assert not replicas.state().problems
+    hopeless.cancel()
+    assert await supervisor.stop(20)
+
+
+async def test_each_that_is_added_has_a_health_port_of_its_own(
+    supervise: Supervise, broker_url: str, topology: Topology
+) -> None:
+    """The first that is free: those of processes that still stop are not."""
+    first = free_ports(4).start
+    port = "HEADRACE_HEALTH_PORT"
+    supervisor = supervise(spec("schedule", broker_url).with_more({port: str(first)}))
+    await ready(supervisor)
+    pattern = spec("inference", broker_url, delay_s="1").with_more({port: str(first)})
+    replicas = Replicas(supervisor, {"inference": pattern}, 20, port_variable=port, first_port=first)
+    replicas.set("inference", 2)
+    await eventually(lambda: replicas.state().ready == {"inference": 2})
+    replicas.set("inference", 1)
+    replicas.set("inference", 2)
+    ports = [int(child.spec.environ[port]) for child in supervisor.children]
+    assert ports == [first, first + 1, first + 3]
+    await eventually(lambda: replicas.state().ready == {"inference": 2})
+
+
+def names(supervisor: Supervisor) -> list[str]:
+    return [child.spec.name for child in supervisor.children]
 
 
 async def test_the_embedded_server_is_started_again(tmp_path: Path) -> None:

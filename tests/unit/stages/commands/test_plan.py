@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.commands.plan import UpOptions, limits, plan
+from stages.commands.plan import UpOptions, limits, patterns, plan
 from stages.sections import present_stages
 from stages.settings import SettingsError
 
@@ -95,3 +95,37 @@ def test_health_ports_count_up() -> None:
     specs = plan(UpOptions(), {"HEADRACE_HEALTH_PORT": "9000"})
     ports = [spec.environ["HEADRACE_HEALTH_PORT"] for spec in specs]
     assert ports == [str(9000 + number) for number in range(len(specs))]
+
+
+def test_of_each_stage_one_more_can_be_started() -> None:
+    """Also where none was at the start, except for an edge: its port is found then. A model's workers have its name."""
+    options = UpOptions(models=("a/one", "b/two"), engine="simulated", replicas={"inference": 0, "edge": 0})
+    found = patterns(options, {}, plan(options, {}))
+    assert list(found) == ["preprocess", "schedule", "inference:a-one", "inference:b-two", "postprocess"]
+    assert found["inference:b-two"].environ["HEADRACE_INFERENCE_MODEL"] == "b/two"
+    one = UpOptions(replicas={"edge": 1})
+    told = [spec.with_more({"HEADRACE_EDGE_PORT": "1"}) for spec in plan(one, {})]
+    assert list(patterns(one, {}, told)) == list(present_stages())
+    assert patterns(one, {}, told)["edge"].environ["HEADRACE_EDGE_PORT"] == "1"
+
+
+def test_a_model_in_a_folder_is_named_after_it(tmp_path: Path) -> None:
+    """As its workers will name it; the simulated engine looks at no folder."""
+    (tmp_path / "m.1").mkdir()
+    models = (str(tmp_path / "m.1"), "org/b")
+    assert {spec.model for spec in plan(UpOptions(models=models), {})} == {"", "m-1", "org-b"}
+    simulated = {spec.model for spec in plan(UpOptions(models=models, engine="simulated"), {})}
+    assert "m-1" not in simulated
+
+
+def test_settings_of_what_starts_later_are_wrong_now() -> None:
+    """Not when there is work for it."""
+    options = UpOptions(engine="magic", replicas={"inference": 0})
+    with pytest.raises(SettingsError, match="--engine"):
+        plan(options, {})
+
+
+def test_a_demo_needs_one_of_each() -> None:
+    """It would wait for its answer for ever."""
+    with pytest.raises(SettingsError, match="--replicas inference=0: must be at least 1: the demo asks a question"):
+        plan(UpOptions(demo=True, replicas={"inference": 0, "edge": 0}), {})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stages.commands.broker_address import broker_options
-from stages.commands.run_folder import RunFolder, find_running
+from stages.commands.run_folder import RunFolder, find_control, find_running
 
 
 @pytest.fixture
@@ -84,3 +84,37 @@ def test_a_named_broker_goes_before_one_that_is_found(environ: dict[str, str]) -
     named = broker_options({**environ, "HEADRACE_NATS_URL": "nats://variable:1"}, "nats://option:1")
     assert named.url == "nats://option:1"
     folder.remove()
+
+
+def test_the_control_socket_is_found_where_it_lies(environ: dict[str, str]) -> None:
+    """In the folder of the pipeline, which is its user's alone; also where the broker's URL is not written."""
+    folder = RunFolder(environ)
+    assert find_control(environ) is None
+    folder.announce("nats://user:secret@127.0.0.1:4567")
+    path = folder.control()
+    assert path == folder.path / "control.sock"
+    assert find_control(environ) == path
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    folder.remove()
+    assert find_control(environ) is None
+
+
+def test_a_path_too_long_for_a_socket_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket lies in a temporary folder then, which goes with the pipeline's own, or is swept after it."""
+    environ = {"XDG_CACHE_HOME": str(tmp_path / ("long" * 25))}
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = RunFolder(environ)
+    path = folder.control()
+    assert path.parent.parent == tmp_path
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert find_control(environ) == path
+    folder.remove()
+    assert not path.parent.exists()
+
+    dead = leave(environ, 999_999_999, time.time())
+    elsewhere = tmp_path / "headrace-control-x"
+    elsewhere.mkdir()
+    state = {"url": "", "pid": 999_999_999, "started": 0.0, "control": str(elsewhere / "control.sock")}
+    (dead / "state.json").write_text(json.dumps(state))
+    RunFolder(environ).remove()
+    assert not elsewhere.exists()

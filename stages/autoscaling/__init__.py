@@ -1,0 +1,1 @@
+"""More and fewer replicas of each stage, by what waits for it: for machines without an orchestrator that does it."""

@@ -1,0 +1,1 @@
+"""What runs the replicas that are decided on."""

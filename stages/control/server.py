@@ -1,0 +1,83 @@
+"""The control socket of a `headrace up`: who may write to its folder may ask."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import structlog
+
+from stages.control.messages import LINE_BYTES, WrongRequest, error_line, read_request, state_line
+from stages.replicas import Replicas
+
+log = structlog.get_logger()
+
+CLIENTS = 64
+"""At once; more are answered that there are too many."""
+
+
+@contextlib.asynccontextmanager
+async def controlled(replicas: Replicas, path: Path) -> AsyncGenerator[None]:
+    """Answers at `path` as long as it lasts. Where there can be no socket, it goes without."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(ControlServer(replicas, path))
+        except OSError as error:
+            log.warning("control.none", path=str(path), error=str(error))
+        yield
+
+
+class ControlServer:
+    """Answers line by line, any number of clients side by side. Use it as a context."""
+
+    def __init__(self, replicas: Replicas, path: Path) -> None:
+        self._replicas = replicas
+        self._path = path
+        self._clients: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "ControlServer":
+        """Raises `OSError` where there can be no socket at the path."""
+        self._server = await asyncio.start_unix_server(self._accept, self._path, limit=LINE_BYTES)
+        self._path.chmod(0o600)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._clients:
+            task.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        await self._server.wait_closed()
+        self._path.unlink(missing_ok=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
+            if len(self._clients) > CLIENTS:
+                writer.write(error_line(f"there are {CLIENTS} clients already"))
+                await writer.drain()
+                return
+            while line := await self._line(reader, writer):
+                writer.write(self._answer(line))
+                await writer.drain()
+
+    async def _line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """The next one, b"" where there is none any more."""
+        try:
+            return await reader.readline()
+        except ValueError:  # nothing behind it can be found again
+            writer.write(error_line(f"the line is longer than {LINE_BYTES} bytes"))
+            await writer.drain()
+            return b""
+
+    def _answer(self, line: bytes) -> bytes:
+        try:
+            wanted = read_request(line, self._replicas.groups)
+        except WrongRequest as error:
+            return error_line(str(error))
+        for group, count in wanted.items():
+            self._replicas.set(group, count)
+        return state_line(self._replicas.state())
