@@ -1,31 +1,27 @@
 """How many replicas there should be: a pure function of the rules, what was seen, and a little memory."""
 
 from dataclasses import dataclass, replace
-from math import ceil, exp, inf
+from math import ceil, inf, isfinite
 
+from stages.autoscaling.demand import Demand
 from stages.autoscaling.rules import Rules
 from stages.autoscaling.seen import Seen
 
-BUCKET_S = 15.0
-"""Of so many seconds the highest demand is remembered."""
-
-ROUNDING = 1e-9
+WHOLE = 1e-6
+"""So little more than a whole number of replicas is that number: sums of shares are not exact."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Of what was seen before. `demand` is in replicas that would be busy all the time, `work` in seconds of one.
+    """Of what was seen before. `up_at`: when there were more; `low_since`: since when fewer would do.
 
-    `peaks` are the highest demands of the last `remember_s`, by bucket of time.
+    `worked_at`: when there was any work (the first look counts as one).
     """
 
-    at: float = -inf
-    since: float = inf
-    demand: float = 0.0
-    work: float = 0.0
-    peaks: tuple[tuple[int, float], ...] = ()
+    demand: Demand = Demand()
     up_at: float = -inf
-    active_at: float = -inf
+    low_since: float = inf
+    worked_at: float = -inf
 
 
 @dataclass(frozen=True)
@@ -38,92 +34,87 @@ class Decision:
 
 def decide(rules: Rules, memory: Memory, seen: Seen) -> tuple[Decision, Memory]:
     """The replicas to ask for now, and what to give to the next call. Refuses no reading (see `Seen.sane`)."""
+    if not isfinite(seen.at):
+        return Decision(_within(rules, max(seen.replicas, 0)), "nobody knows what time it is"), memory
     seen = seen.sane()
-    if seen.at > memory.at:
-        memory = _with(rules, memory, seen)
-    wanted, why = _wanted(rules, memory, seen)
-    bounded = min(max(wanted, rules.least), rules.most)
-    if bounded != wanted:
-        why = f"{why}; the limits are {rules.least} and {rules.most}"
-    if bounded > seen.replicas:
-        memory = replace(memory, up_at=seen.at)
-    return Decision(bounded, why), memory
+    memory = _remembered(rules, memory, seen)
+    wanted, why = _judged(rules, memory, seen)
+    allowed = _within(rules, wanted)
+    if allowed != wanted:
+        why += f"; {rules.least} to {rules.most} are allowed"
+    if allowed > seen.replicas:
+        memory = replace(memory, up_at=seen.at, low_since=inf)
+    elif allowed < seen.replicas:
+        memory = replace(memory, low_since=inf)
+    change = f": {seen.replicas} -> {allowed}" if allowed != seen.replicas else f": {allowed} it stays"
+    return Decision(allowed, why + change), memory
 
 
-def _with(rules: Rules, memory: Memory, seen: Seen) -> Memory:
-    """Demand is what the ready replicas do, and what they would have to do more for the backlog not to grow."""
-    first = memory.at == -inf
-    passed = 0.0 if first else seen.at - memory.at
-    work = memory.work if seen.backlog_s < 0 else seen.backlog_s * seen.ready
-    growth = (work - memory.work) / passed if passed else 0.0
-    now = max(_busy(rules, seen) * seen.ready + growth, 0.0)
-    weight = 1.0 if first or not rules.smooth_s else 1 - exp(-passed / rules.smooth_s)
-    demand = memory.demand + (now - memory.demand) * weight
-    active = bool(seen.waiting) or seen.busy > 0 or seen.backlog_s > 0 or first
-    return replace(
-        memory,
-        at=seen.at,
-        since=min(memory.since, seen.at),
-        demand=demand,
-        work=work,
-        peaks=_peaks(rules, memory, seen.at, demand),
-        active_at=seen.at if active else memory.active_at,
-    )
+def _remembered(rules: Rules, memory: Memory, seen: Seen) -> Memory:
+    demand = memory.demand.looked(rules, seen)
+    works = seen.waiting > 0 or seen.backlog_s > 0 or seen.busy > 0 or seen.computing > 0
+    worked_at = seen.at if works or memory.worked_at == -inf else memory.worked_at
+    too_many = _size(demand.foreseen(rules), rules.down_busy) < seen.replicas
+    low_since = min(memory.low_since, seen.at) if too_many else inf
+    return replace(memory, demand=demand, worked_at=worked_at, low_since=low_since)
 
 
-def _busy(rules: Rules, seen: Seen) -> float:
-    """Where nobody tells how busy a stage is, its backlog does: at the limit of that it is busy all the time."""
-    told = max(seen.busy, seen.computing)
-    if told >= 0:
-        return told
+def _judged(rules: Rules, memory: Memory, seen: Seen) -> tuple[int, str]:
+    """Before limits."""
+    demand = memory.demand
+    foreseen = demand.foreseen(rules)
+    drain = _drain(rules, seen)
+    needed = _size(foreseen + drain, rules.up_busy)
+    if seen.waiting and not max(seen.replicas, needed):
+        return 1, f"{seen.waiting} wait and there is no replica"
+    if needed > seen.replicas and _has_cause(seen, demand):
+        return needed, _why_more(rules, seen, foreseen, drain)
+    if not rules.least and not seen.waiting and seen.at - memory.worked_at >= rules.idle_s:
+        return 0, f"no work for {seen.at - memory.worked_at:.0f} s"
+    enough = _size(foreseen, rules.down_busy)
+    if enough < seen.replicas:
+        held = _held(rules, memory, seen)
+        most = f"{foreseen:.1f} full replicas are foreseen"
+        return (seen.replicas, f"{most}, {held}") if held else (max(enough, 1), most)
+    return seen.replicas, f"{foreseen:.1f} full replicas are foreseen"
+
+
+def _has_cause(seen: Seen, demand: Demand) -> bool:
+    """None are started from zero by memory alone."""
+    return seen.replicas > 0 or seen.waiting > 0
+
+
+def _held(rules: Rules, memory: Memory, seen: Seen) -> str:
+    """Why there are not fewer, although they would do; "" where nothing is against it."""
+    if seen.waiting and seen.backlog_s < 0:
+        return f"but {seen.waiting} wait and nobody knows how long"
     if seen.backlog_s < 0:
-        return 1.0
-    return min(seen.backlog_s / rules.backlog_s, 1.0) if rules.backlog_s else float(seen.backlog_s > 0)
-
-
-def _peaks(rules: Rules, memory: Memory, at: float, demand: float) -> tuple[tuple[int, float], ...]:
-    bucket = int(at // BUCKET_S)
-    oldest = bucket - rules.remember_s / BUCKET_S
-    kept = {number: peak for number, peak in memory.peaks if number >= oldest}
-    kept[bucket] = max(kept.get(bucket, 0.0), demand)
-    return tuple(sorted(kept.items()))
-
-
-def _wanted(rules: Rules, memory: Memory, seen: Seen) -> tuple[int, str]:
-    """Before the limits."""
-    if not seen.replicas:
-        return (1, f"{seen.waiting} wait and nobody is there: 0 -> 1") if seen.waiting else (0, "nothing waits")
-    late = seen.backlog_s > rules.backlog_s
-    need = memory.demand + (memory.work / rules.drain_s if late and rules.drain_s else 0.0)
-    up = ceil(need / rules.up_busy - ROUNDING)
-    if up > seen.replicas and (late or seen.busy >= rules.up_busy or seen.computing >= rules.up_busy):
-        return up, _why(memory, seen, rules, up)
-    return _fewer(rules, memory, seen, late=late)
-
-
-def _fewer(rules: Rules, memory: Memory, seen: Seen, *, late: bool) -> tuple[int, str]:
-    """Down to what the highest demand of the last `remember_s` needs, and to zero after `idle_s` of nothing."""
-    stay = seen.replicas
-    if seen.backlog_s < 0:
-        return stay, "nobody can tell how long it would wait: stays"
-    if late:
-        return stay, f"{seen.backlog_s:.1f} s of work wait, for which {stay} are enough"
-    last_up = max(memory.up_at, memory.since)
-    if seen.at - last_up < rules.cooldown_s:
-        return stay, f"{seen.at - last_up:.0f} s since the last one came, {rules.cooldown_s:g} s are waited: stays"
-    idle_s = seen.at - memory.active_at
-    if not rules.least and idle_s >= rules.idle_s:
-        return 0, f"nothing to do for {idle_s:.0f} s: {stay} -> 0"
-    peak = max(value for _, value in memory.peaks) if memory.peaks else memory.demand
-    down = max(ceil(peak / rules.down_busy - ROUNDING), 1)
-    if down < stay:
-        return down, f"no more than {peak:.1f} were busy for {rules.remember_s:g} s: {stay} -> {down}"
-    return stay, f"{memory.demand:.1f} of {stay} busy, at most {peak:.1f} lately: stays"
-
-
-def _why(memory: Memory, seen: Seen, rules: Rules, up: int) -> str:
+        return "but nobody knows what waits"
     if seen.backlog_s > rules.backlog_s:
-        waits = f"{seen.backlog_s:.1f} s of work wait, more than {rules.backlog_s:g} s"
-    else:
-        waits = f"{memory.demand:.1f} busy all the time, more than {rules.up_busy:.0%} of {seen.replicas}"
-    return f"{waits}: {seen.replicas} -> {up}"
+        return f"but {seen.backlog_s:.1f} s of work wait"
+    if seen.at - memory.up_at < rules.cooldown_s:
+        return f"but there were more {seen.at - memory.up_at:.0f} s ago"
+    if seen.at - memory.low_since < rules.cooldown_s:
+        return f"since {seen.at - memory.low_since:.0f} s"
+    return ""
+
+
+def _drain(rules: Rules, seen: Seen) -> float:
+    """Full replicas more, so that what waits is gone in time."""
+    if not seen.backlog_s > rules.backlog_s:
+        return 0.0
+    return min(seen.backlog_s * seen.ready / max(rules.drain_s, 1.0), float(rules.most))
+
+
+def _why_more(rules: Rules, seen: Seen, foreseen: float, drain: float) -> str:
+    if drain:
+        return f"{seen.backlog_s:.1f} s of work wait, more than {rules.backlog_s:g} s, and {foreseen:.1f} are needed"
+    return f"{foreseen:.1f} full replicas are foreseen, at {rules.up_busy:.0%} each"
+
+
+def _size(full: float, busy: float) -> int:
+    return ceil(full / busy - WHOLE)
+
+
+def _within(rules: Rules, count: int) -> int:
+    return min(max(count, rules.least), rules.most)
