@@ -67,7 +67,7 @@ integration: $(INSTALLED) ## with a real nats-server
 	$(call timed,$(call suite,tests/integration,-n 2 -m "not long"))
 
 acceptance: $(INSTALLED) ## with real processes, a real engine, signals
-	$(call timed,$(call suite,tests/acceptance,-m "not long"))
+	$(call timed,$(call suite,tests/acceptance,--durations=25 -m "not long"))
 
 test-long: $(INSTALLED) ## minutes of chaos and load
 	$(call timed,$(PYTEST) -m long tests)
