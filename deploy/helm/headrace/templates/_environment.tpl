@@ -15,28 +15,29 @@
 {{- end }}
 {{- end -}}
 
-{{/* What the stages and `headrace init` are told alike: how to reach NATS, and how to log. */}}
+{{/* dict root, role: what the stages and `headrace init` are told alike: how to reach NATS, who they are, how to log. */}}
 {{- define "headrace.environment" -}}
 - name: HEADRACE_NATS_URL
-  value: {{ .Values.nats.url | quote }}
-{{- if .Values.nats.identity.enabled }}
+  value: {{ .root.Values.nats.url | quote }}
+{{- if .root.Values.nats.identity.enabled }}
 - name: HEADRACE_NATS_IDENTITY
-  value: /identity
+  value: /identity/{{ .role }}
 {{- end }}
 - name: HEADRACE_LOG_LEVEL
-  value: {{ .Values.log.level }}
+  value: {{ .root.Values.log.level }}
 - name: HEADRACE_LOG_FORMAT
-  value: {{ .Values.log.format }}
-{{- with .Values.otlp.endpoint }}
+  value: {{ .root.Values.log.format }}
+{{- with .root.Values.otlp.endpoint }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ . | quote }}
 {{- end }}
-{{- with .Values.extraEnv }}
+{{- with .root.Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
-{{/* dict root, role: the secret of one role. Kubernetes makes its files readable for the pod's group alone. */}}
+{{/* dict root, role: the secret of one role. Kubernetes makes its files readable for the pod's group alone;
+the folder's name says which role it is. */}}
 {{- define "headrace.identityVolume" -}}
 {{- if .root.Values.nats.identity.enabled }}
 - name: identity
@@ -45,7 +46,7 @@
     defaultMode: 0440
     items:
       {{- range list "nkey.seed" "cert.pem" "key.pem" "ca.pem" }}
-      - {key: {{ . }}, path: {{ . }}}
+      - {key: {{ . }}, path: {{ $.role }}/{{ . }}}
       {{- end }}
 {{- end }}
 {{- end -}}

@@ -58,7 +58,7 @@ spec:
       securityContext:
         {{- include "headrace.containerSecurity" . | nindent 8 }}
       env:
-        {{- include "headrace.environment" $root | nindent 8 }}
+        {{- include "headrace.environment" (dict "root" $root "role" .component) | nindent 8 }}
         - name: HEADRACE_GRACE_S
           value: {{ .graceSeconds | quote }}
         - name: HEADRACE_HEALTH_HOST

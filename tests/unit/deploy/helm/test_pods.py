@@ -1,10 +1,14 @@
 """What every pod of the chart must and must not have."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.identities import Wanted, make_secrets
+from broker.identity import inbox_prefix_of
+from broker.permissions import inbox_prefix
 from stages.sections import all_sections, load_stage_settings
 from stages.settings import load_settings, settings_of, variable
 from stages.topology_settings import TopologyLimits
@@ -31,11 +35,19 @@ def test_every_variable_is_a_setting(name: str) -> None:
         assert ours <= KNOWN
 
 
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of them."""
+    folder = tmp_path_factory.mktemp("identities")
+    make_secrets(folder, Wanted())
+    return folder
+
+
 @pytest.mark.parametrize("name", chart.SETS)
-def test_every_stage_takes_its_settings(name: str) -> None:
+def test_every_stage_takes_its_settings(name: str, identities: Path) -> None:
     """The values, too: each process reads its environment without an error."""
     for pod in chart.pods(chart.rendered(name)).values():
-        environ = {key: value for key, value in chart.variables(pod).items() if isinstance(value, str)}
+        environ = _environ(pod, identities)
         match chart.container(pod)["args"]:
             case ["stage", stage]:
                 load_stage_settings(stage, {}, environ)
@@ -45,13 +57,13 @@ def test_every_stage_takes_its_settings(name: str) -> None:
                 pytest.fail(f"no command of headrace: {other}")
 
 
-def test_settings_reach_the_stage_as_they_were_meant(pods: dict[str, chart.Object]) -> None:
+def test_settings_reach_the_stage_as_they_were_meant(pods: dict[str, chart.Object], identities: Path) -> None:
     """Large numbers, fractions, lists and maps keep their value on the way through Helm."""
-    edge = _settings(pods["hr-headrace-edge"], "edge")
+    edge = _settings(pods["hr-headrace-edge"], "edge", identities)
     assert (edge.max_body_bytes, edge.keep_alive_s) == (1073741824, 2.5)
     assert list(edge.cors_origins) == ["https://a", "https://b"]
     assert edge.keys_file == "/keys/keys.toml"
-    assert _settings(pods["hr-headrace-schedule"], "schedule").tenant_weights == {"a": 2, "b": 0.5}
+    assert _settings(pods["hr-headrace-schedule"], "schedule", identities).tenant_weights == {"a": 2, "b": 0.5}
 
 
 @pytest.mark.parametrize("name", chart.SETS)
@@ -113,8 +125,10 @@ def test_each_stage_has_the_identity_of_its_own_role(pods: dict[str, chart.Objec
         secrets = [each["secret"] for each in pods[name]["spec"]["volumes"] if each["name"] == "identity"]
         assert [each["secretName"] for each in secrets] == [f"headrace-{role}"]
         files = {item["path"] for item in secrets[0]["items"]}
-        assert files == {"nkey.seed", "cert.pem", "key.pem", "ca.pem"}
-        assert chart.variables(pods[name])["HEADRACE_NATS_IDENTITY"] == "/identity"
+        assert files == {f"{role}/{file}" for file in ("nkey.seed", "cert.pem", "key.pem", "ca.pem")}
+        found = Path(chart.variables(pods[name])["HEADRACE_NATS_IDENTITY"])
+        assert found == Path("/identity") / role
+        assert inbox_prefix_of(found) == inbox_prefix(role), "the folder's name says which role it is"
 
 
 def test_a_worker_gets_its_gpus_and_its_model(pods: dict[str, chart.Object]) -> None:
@@ -153,5 +167,11 @@ def test_streams_are_made_before_anything_waits_for_them() -> None:
     assert (settings.replicas, settings.partitions) == (3, 4)
 
 
-def _settings(pod: chart.Object, stage: str) -> Any:
-    return load_stage_settings(stage, {}, chart.variables(pod)).stage
+def _settings(pod: chart.Object, stage: str, identities: Path) -> Any:
+    return load_stage_settings(stage, {}, _environ(pod, identities)).stage
+
+
+def _environ(pod: chart.Object, identities: Path) -> dict[str, str]:
+    """As the process sees it, but with the identities of this machine."""
+    found = {key: value for key, value in chart.variables(pod).items() if isinstance(value, str)}
+    return {key: value.replace("/identity/", f"{identities}/") for key, value in found.items()}
