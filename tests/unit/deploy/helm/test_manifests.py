@@ -86,6 +86,8 @@ def test_the_pod_monitor_scrapes_every_stage_where_its_health_port_is() -> None:
     objects = chart.rendered("everything")
     (monitor,) = chart.of_kind(objects, "PodMonitor").values()
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["honorLabels"], "a metric's own label `stage` counts"
+    assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["stage"]
     for name, pod in chart.pods(objects).items():
         assert chart.picks(monitor["spec"]["selector"], pod)
         ports = {port["name"] for port in chart.container(pod).get("ports", ())}
