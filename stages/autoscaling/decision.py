@@ -1,6 +1,6 @@
 """How many replicas there should be: a pure function of the rules, what was seen, and a little memory."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, inf, isfinite
 
 from stages.autoscaling.demand import Demand
@@ -18,7 +18,7 @@ class Memory:
     `worked_at`: when there was any work (the first look counts as one).
     """
 
-    demand: Demand = Demand()
+    demand: Demand = field(default_factory=Demand)
     up_at: float = -inf
     low_since: float = inf
     worked_at: float = -inf
@@ -67,7 +67,7 @@ def _judged(rules: Rules, memory: Memory, seen: Seen) -> tuple[int, str]:
     needed = _size(foreseen + drain, rules.up_busy)
     if seen.waiting and not max(seen.replicas, needed):
         return 1, f"{seen.waiting} wait and there is no replica"
-    if needed > seen.replicas and _has_cause(seen, demand):
+    if needed > seen.replicas and _has_cause(seen):
         return needed, _why_more(rules, seen, foreseen, drain)
     if not rules.least and not seen.waiting and seen.at - memory.worked_at >= rules.idle_s:
         return 0, f"no work for {seen.at - memory.worked_at:.0f} s"
@@ -79,7 +79,7 @@ def _judged(rules: Rules, memory: Memory, seen: Seen) -> tuple[int, str]:
     return seen.replicas, f"{foreseen:.1f} full replicas are foreseen"
 
 
-def _has_cause(seen: Seen, demand: Demand) -> bool:
+def _has_cause(seen: Seen) -> bool:
     """None are started from zero by memory alone."""
     return seen.replicas > 0 or seen.waiting > 0
 

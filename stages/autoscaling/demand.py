@@ -25,9 +25,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Demand:
-    """What is known of it. `level` is asked for now, in full replicas; `backlog_s` is the last one known, of `backlog_at`.
+    """What is known of it. `level` is asked for now, in full replicas; `backlog_s` the last one known, of `backlog_at`.
 
-    `since`: when the first look was.
+    The first look was at `since`, and what there was then is taken to have been needed: `begun` full replicas.
     """
 
     at: float = -inf
@@ -36,16 +36,15 @@ class Demand:
     backlog_s: float = 0.0
     backlog_at: float = -inf
     spans: tuple[Span, ...] = ()
+    begun: float = 0.0
 
     def looked(self, rules: Rules, seen: Seen) -> "Demand":
-        """With one look more. What there is at the first look is taken to have been needed."""
+        """With one look more."""
         if self.at == -inf:
-            began = Span(_number(rules, seen.at), 0.0, seen.replicas * rules.down_busy)
-            self = replace(self, at=seen.at, since=seen.at, backlog_at=seen.at, spans=(began,))
-            passed = rules.smooth_s
-        else:
-            passed = max(seen.at - self.at, 0.0)
-        share = 1 - exp(-passed / rules.smooth_s) if rules.smooth_s else 1.0
+            begun = seen.replicas * rules.down_busy
+            return replace(self, at=seen.at, since=seen.at, backlog_at=seen.at, begun=begun).looked(rules, seen)
+        first = self.at == self.since
+        share = 1 - exp(-max(seen.at - self.at, 0.0) / rules.smooth_s) if rules.smooth_s and not first else 1.0
         level = self.level + share * (self._asked(rules, seen) - self.level)
         found = replace(self, at=max(seen.at, self.at), level=level, spans=self._with(rules, seen.at, level))
         return replace(found, backlog_s=seen.backlog_s, backlog_at=seen.at) if seen.backlog_s >= 0 else found
@@ -57,7 +56,9 @@ class Demand:
         knows how fast it rises.
         """
         highest = max((span.high for span in self.spans), default=0.0)
-        if self.at - self.since >= rules.remember_s:
+        if self.at - self.since < rules.remember_s:
+            highest = max(highest, self.begun)
+        else:
             highest = min(highest, self.level + self._rise(rules))
         return max(self.level, highest)
 

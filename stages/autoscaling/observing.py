@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from broker import subjects
 from broker.depths import StreamDepth
-from schemas.control import WorkerStatus
+from schemas.control import Pace, WorkerStatus
 from stages.autoscaling.seen import UNKNOWN, Seen
 from stages.observing.backlogs import ModelBacklog
 from stages.observing.pipeline import Snapshot
@@ -111,11 +111,16 @@ def _computing(workers: Iterable[WorkerStatus], now: Snapshot, before: Snapshot 
     then = {each.worker: each.tokens_in for each in before.workers}
     return _mean(
         [
-            min(max(each.tokens_in - then[each.worker], 0) * each.pace.prefill / passed, 1.0)
+            min(max(each.tokens_in - then[each.worker], 0) * _token_s(each, each.pace) / passed, 1.0)
             for each in workers
             if each.worker in then and each.pace is not None
         ]
     )
+
+
+def _token_s(worker: WorkerStatus, pace: Pace) -> float:
+    """What a token of a prompt takes where steps are full of them: one that does nothing else is all that it can do."""
+    return pace.prefill + (pace.base / worker.step_tokens if worker.step_tokens else 0.0)
 
 
 def _mean(shares: list[float]) -> float:

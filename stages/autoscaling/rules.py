@@ -10,20 +10,20 @@ class Rules:
 
     least: int
     most: int
-    up_busy: float = 0.9
+    up_busy: float = 0.85
     """Replicas are to be this full at what is foreseen: above it a queue grows with every chance burst."""
     down_busy: float = 0.75
-    """Fewer would have to stay below this: well under `up_busy`, or they would come and go at a load between two sizes."""
+    """Fewer would have to stay below this: well under `up_busy`, or one would come and go at a load between two sizes."""
     backlog_s: float = 1.0
-    """Where work waits longer, replicas count as full. Shorter than a wait that users notice, longer than one tick's."""
+    """Where work waits longer, replicas count as full. Shorter than a wait that users notice, longer than a tick's."""
     smooth_s: float = 10.0
     """The load is an average over this: shorter is the chance of arrivals, longer hides bursts of half a minute."""
     drain_s: float = 120.0
     """What waits is to be gone within this. Two starts: less would ask for many that come when it is over."""
     remember_s: float = 900.0
-    """How long what was needed, and how fast it rose, still counts. Longer costs, shorter meets the next burst unprepared."""
+    """How long what was needed, and how fast it rose, counts. Longer costs, shorter meets the next burst unprepared."""
     cooldown_s: float = 60.0
-    """Without need for so long, and so long after the last more, there are fewer: one start, which shows what it did."""
+    """Without need for so long, and so long after the last more, there are fewer: a start, which shows what it did."""
     idle_s: float = 600.0
     """Without any work for so long there are none, where `least` is 0: the next request waits for a start."""
     start_s: float = 60.0
