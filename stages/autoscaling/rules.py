@@ -13,7 +13,7 @@ class Rules:
     up_busy: float = 0.85
     """Replicas are to be this full at what is foreseen: above it a queue grows with every chance burst."""
     down_busy: float = 0.75
-    """Fewer would have to stay below this: well under `up_busy`, or one would come and go at a load between two sizes."""
+    """Fewer would have to stay below this: well under `up_busy`, or one would come and go at a load between sizes."""
     backlog_s: float = 1.0
     """Where work waits longer, replicas count as full. Shorter than a wait that users notice, longer than a tick's."""
     smooth_s: float = 10.0
