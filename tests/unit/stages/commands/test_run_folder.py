@@ -3,7 +3,9 @@
 import json
 import os
 import platform
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,8 +88,16 @@ def test_a_named_broker_goes_before_one_that_is_found(environ: dict[str, str]) -
     folder.remove()
 
 
-def test_the_control_socket_is_found_where_it_lies(environ: dict[str, str]) -> None:
+@pytest.fixture
+def near() -> Iterator[dict[str, str]]:
+    """As `environ`, in a folder whose path is short whatever runs the tests."""
+    with tempfile.TemporaryDirectory(prefix="hr-") as folder:
+        yield {"XDG_CACHE_HOME": folder}
+
+
+def test_the_control_socket_is_found_where_it_lies(near: dict[str, str]) -> None:
     """In the folder of the pipeline, which is its user's alone; also where the broker's URL is not written."""
+    environ = near
     folder = RunFolder(environ)
     assert find_control(environ) is None
     folder.announce("nats://user:secret@127.0.0.1:4567")
