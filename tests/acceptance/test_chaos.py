@@ -35,6 +35,7 @@ def assert_nothing_lost(found: dict[str, Any], faults: int) -> None:
     assert sum(sum(by_signal.values()) for by_signal in found["faults"].values()) == faults
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_every_target_once(tmp_path: Path) -> None:
     """Every stage and the broker killed, drains, a worker stopped beyond the ack wait, a scheduler cut off: all whole.

@@ -19,6 +19,7 @@ def started(folder: Path, program: str) -> Started:
     return Started("it", [sys.executable, "-c", program], os.environ, folder)
 
 
+@pytest.mark.long
 def test_ready(tmp_path: Path) -> None:
     """Waiting ends when what is waited for is there; then all of its processes end, stubborn children too."""
     process = started(tmp_path, PARENT)

@@ -87,6 +87,7 @@ async def test_turns() -> None:
     assert target.asked[1].messages[1] == {"role": "assistant", "content": "word " * 10}
 
 
+@pytest.mark.long
 async def test_nothing_measured() -> None:
     """Requests that all ended within the warm-up are no measurement."""
     with pytest.raises(NothingMeasured):
@@ -117,6 +118,7 @@ async def test_a_short_run() -> None:
     assert re.search(r", \d+\.\d\s+ms", printed(finished))
 
 
+@pytest.mark.long
 async def test_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A terminal shows a bar while it runs; anything else stays empty."""
     await done("--requests 60 --concurrency 1", StandIn())
