@@ -68,9 +68,13 @@ async def test_a_worker_cut_off(pipeline: Pipeline, link: Link, how: str, second
         streams = [begin(client, next(numbers), 300 * round(seconds + 3)) for _ in range(8)]
         await begun(streams)
         await until(lambda: len(+tap.tokens) == 2, "both workers at work")
+        at = dict(tap.at)
         link.freeze() if how == "freeze" else link.sever()
         await asyncio.sleep(seconds)
-        assert sum(tap.opens[f"default.{stream.told.id}"] > 1 for stream in streams) >= 2, "nothing went elsewhere"
+        connected = {status.worker for status in tap.alive}
+        cut_off = [key for key, worker in at.items() if worker not in connected]
+        assert cut_off, "it had nothing"
+        assert all(tap.opens[key] > 1 for key in cut_off), "not all of it went elsewhere"
         await link.restore()
         gap_s = await ended(streams)
         await tap.settled()

@@ -29,7 +29,7 @@ class Wiretap:
     """`grants` by scheduler, `tokens` by worker: how many messages each has sent since the last `forget`.
 
     `opens` counts attempts by key, `released` has when each key was handed back, in seconds of `time.monotonic`;
-    `finished` are the keys of which some engine has said everything.
+    `finished` are the keys of which some engine has said everything; `at` has who said a key's last token.
     """
 
     connection: Connection
@@ -41,6 +41,7 @@ class Wiretap:
     opens: Counter[str] = field(default_factory=Counter[str])
     released: dict[str, float] = field(default_factory=dict[str, float])
     finished: set[str] = field(default_factory=set[str])
+    at: dict[str, str] = field(default_factory=dict[str, str])
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
 
     async def start(self) -> None:
@@ -128,6 +129,7 @@ class Wiretap:
         entry = decode(JournalMessage, message.data)
         self.tokens[entry.origin] += bool(entry.tokens)
         self.opens.update(opened.key for opened in entry.opens)
+        self.at.update((tokens.key, entry.origin) for tokens in entry.tokens)
         self.finished.update(tokens.key for tokens in entry.tokens if tokens.finish)
         self.released.update((each.key, time.monotonic()) for each in entry.released)
 
