@@ -22,7 +22,7 @@ from rich.table import Table
 
 from broker.client import Headrace
 from broker.connection import BrokerError
-from load.generator.option_values import number, output_file
+from load.generator.option_values import number, output_file, parsed
 from load.interruption import ends_when_asked
 from load.percentiles import percentile
 from load.pipeline import NotReady, Pipeline
@@ -130,7 +130,7 @@ async def _ask(client: Headrace, name: int, told: Told) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; the exit status."""
-    chosen = _parser().parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     try:
         with (
             ends_when_asked("load.flood"),
@@ -143,8 +143,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     _show(found)
     if chosen.json:
-        chosen.json.write_text(json.dumps({name: told.shown() for name, told in vars(found).items()}, indent=1) + "\n")
+        save(found, chosen.json)
     return 0 if found.right else 1
+
+
+def save(found: Findings, file: str) -> None:
+    """The figures as JSON."""
+    shown = {name: told.shown() for name, told in vars(found).items()}
+    Path(file).write_text(json.dumps(shown, indent=1) + "\n")
 
 
 def _show(found: Findings) -> None:
@@ -159,15 +165,15 @@ def _show(found: Findings) -> None:
         Console().print(f"the quiet tenant's TTFT beside the flood: p50 {ratios[0]:.2f} x, p99 {ratios[1]:.2f} x")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
         prog="python -m load.flood", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=number(float, 1, 600), default=20.0, help="of each arm (%(default)g)")
-    parser.add_argument("--times", type=number(float, 1, 50), default=5.0, help="what the workers can do (%(default)g)")
-    parser.add_argument("--seed", type=number(int, 0, 2**31), default=1, metavar="N", help="(%(default)s)")
-    parser.add_argument("--json", type=output_file, metavar="FILE", help="where the figures go")
-    return parser
+    made.add_argument("--seconds", type=number(float, 1, 600), default=20.0, help="of each arm (%(default)g)")
+    made.add_argument("--times", type=number(float, 1, 50), default=5.0, help="what the workers can do (%(default)g)")
+    made.add_argument("--seed", type=number(int, 0, 2**31), default=1, metavar="N", help="(%(default)s)")
+    made.add_argument("--json", type=parsed(output_file), default="", metavar="FILE", help="where the figures go")
+    return made
 
 
 if __name__ == "__main__":

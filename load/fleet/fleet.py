@@ -218,6 +218,8 @@ class Fleet:
         for sequence, choice in plan.grants.items():
             job, ticket = self._waiting.pop(sequence)
             self._grant(job, ticket, choice, now)
+        if not self._waiting:
+            self._tenants.all_served()
         # As the real one: at once while something fits, soon where it has to wait for a better worker.
         if plan.grants and self._waiting:
             self._wake(now)

@@ -2,7 +2,7 @@
 
 Start-time fair queueing: every tenant has a level, the tokens it was given over its weight. The lowest level of those
 that wait only rises; a tenant that comes (back) starts close below it: whoever asks for less than its share goes first,
-and nobody saves up claims while asking for nothing.
+and nobody saves up claims while asking for nothing. Where nothing waits nobody is kept from anything: all are even.
 Goyal, Vin, Cheng: "Start-time Fair Queueing" (SIGCOMM 1996).
 """
 
@@ -32,6 +32,8 @@ class Tenants:
         self._levels: dict[str, float] = {}
         self._promised: dict[str, int] = {}
         self._floor = 0.0
+        self._top = 0.0
+        self._even = 0.0
         self._asked_at: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -44,6 +46,10 @@ class Tenants:
         if found:
             self._floor = max(self._floor, min(found.values()))
         return found
+
+    def all_served(self) -> None:
+        """Nothing waits any more. Whoever comes now goes before nobody for what it did not ask for until now."""
+        self._even = self._top
 
     def ahead(self, levels: Mapping[str, float], now: float) -> frozenset[str]:
         """Those of `levels` that had clearly more than another tenant that asked for something lately."""
@@ -66,13 +72,15 @@ class Tenants:
             self._charge(tenant, tokens - kept)
 
     def _charge(self, tenant: str, tokens: int) -> None:
-        self._levels[tenant] = self._level(tenant) + tokens / self.weights.get(tenant, 1.0)
+        level = self._level(tenant) + tokens / self.weights.get(tenant, 1.0)
+        self._levels[tenant] = level
+        self._top = max(self._top, level)
         if len(self._levels) > REMEMBERED:
             self._forget()
 
     def _level(self, tenant: str) -> float:
         credit = CREDIT_TOKENS / self.weights.get(tenant, 1.0)
-        return max(self._levels.get(tenant, 0.0), self._floor - credit)
+        return max(self._levels.get(tenant, 0.0), self._floor - credit, self._even)
 
     def _forget(self) -> None:
         """Half of them at once, so that it is rarely done."""

@@ -183,8 +183,12 @@ class Scheduler:
         if not any(one.open and one.slots for one in candidates):
             return []
         ready = self._ready(now)
-        if not ready:
-            return []
+        placed = self._planned(ready, candidates, now) if ready else []
+        if not self.window.in_phase(Phase.READY):
+            self.tenants.all_served()
+        return placed
+
+    def _planned(self, ready: list[Held], candidates: list[Candidate], now: float) -> list[Assignment]:
         plan = self._policy(self._state(ready, candidates, now))
         for sequence in plan.held:
             self.window.of_sequence(sequence).hold(now)

@@ -30,6 +30,21 @@ def test_who_asks_for_less_than_its_share_goes_first() -> None:
             tenants.promise("quiet", 100)
 
 
+def test_where_nothing_waited_nobody_comes_before_others() -> None:
+    """However much one tenant had while all were served at once, one that floods them from then on is its equal."""
+    tenants = Tenants()
+    for _ in range(10):
+        tenants.levels(["quiet"], 0)
+        tenants.promise("quiet", CREDIT_TOKENS)
+        tenants.all_served()
+
+    levels = tenants.levels(["flood", "quiet"], 0)
+    assert levels["flood"] == levels["quiet"]
+    tenants.promise("flood", 1)
+    levels = tenants.levels(["flood", "quiet"], 0)
+    assert levels["flood"] > levels["quiet"]
+
+
 def test_who_is_clearly_ahead_of_one_that_asked_lately_is_named() -> None:
     """Also while that one asks for nothing; not for ever, and not for a lead of a few requests."""
     tenants = Tenants()
