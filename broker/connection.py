@@ -262,7 +262,7 @@ class Connection:
         self._closing = True
         with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError, OSError):
             await self.client.flush(timeout=2)
-        with contextlib.suppress(nats.errors.Error, OSError):
+        with contextlib.suppress(nats.errors.Error, OSError, RuntimeError):  # uvloop's, where it has just been lost
             await self.client.close()
 
     async def _on_disconnected(self) -> None:

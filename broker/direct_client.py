@@ -49,6 +49,12 @@ class DirectClient(Client):
         self._handlers.pop(sid, None)
         super()._remove_sub(sid, max_msgs)
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # The library would write what waits to a connection that is gone, fail, and leave its tasks behind.
+        if not self.is_connected:
+            self._pending, self._pending_data_size = [], 0
+        await super()._close(status, do_cbs)
+
     async def _init_request_sub(self) -> None:
         self._handlers[self._sid + 1] = self._on_answer
         await super()._init_request_sub()

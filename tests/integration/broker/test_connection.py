@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from broker.connection import BrokerOptions, Connection, Inbound, NotConnectable, NotSendable
+from broker.server import EmbeddedServer
 from broker.topology import Topology
 from broker.work_queue import WorkQueue
 from tests.integration.broker.raw_client import publish_at_standstill
@@ -32,6 +33,24 @@ async def test_closing_does_not_wait_for_messages_that_nobody_reads(
     async with asyncio.timeout(10):
         await queue.stop()
         await other.close()
+
+
+async def test_closing_without_a_broker_leaves_nothing_behind(broker_url: str, server: EmbeddedServer) -> None:
+    """What was published while it was away goes nowhere, and no task of the connection is left."""
+    before = asyncio.all_tasks()
+    connection = await Connection.open(BrokerOptions(url=broker_url, name="leaving"), patience_s=10)
+
+    async def ignore(message: Inbound) -> None: ...
+
+    await connection.subscribe("some.>", ignore)
+    await server.stop()
+    async with asyncio.timeout(10):
+        while connection.connected:  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
+        await connection.publish("some.thing", b"x")
+        await connection.close()
+    await asyncio.sleep(0.1)
+    assert asyncio.all_tasks() == before
 
 
 @pytest.mark.parametrize("subject", ["", "a b", "a..b", ".a", "a.", "a\r\nPUB x 0", "a." + "x" * 5000])

@@ -2,8 +2,8 @@
 
 MODE says how it behaves: `drain` finishes in `delay_s` after it is asked to stop, `return` returns at once, `raise`
 raises, `stuck` does so with a thread that hangs, `refuse` finds its settings wrong, `hang` blocks its event loop,
-`ignore` never stops, `close` loses its connection for good, `spawn` leaves a process of its own behind. `mark` is a
-file to which it adds `name` when it stops.
+`ignore` never stops, `close` loses its connection for good, `spawn` leaves a process of its own behind, `talk`
+publishes all the time. `mark` is a file to which it adds `name` when it stops.
 """
 
 import asyncio
@@ -47,6 +47,9 @@ async def run(context: StageContext, settings: ProbeSettings) -> None:
         await context.connection.client.close()
     if settings.mode == "spawn":
         await asyncio.create_subprocess_exec("sleep", "60")
+    while settings.mode == "talk" and not context.stopping.is_set():
+        await context.connection.publish("probe", b"x")
+        await asyncio.sleep(0.01)
     await context.stopping.wait()
     if settings.mark is not None:
         with settings.mark.open("a") as mark:

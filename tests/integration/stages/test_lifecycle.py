@@ -92,6 +92,18 @@ async def test_a_signal_drains_and_ends_with_zero(start: Start, topology: Topolo
     assert events(log)[-2:] == ["stop.asked", "stage.ended"]
 
 
+async def test_it_stops_as_well_without_a_broker(start: Start, topology: Topology, server: EmbeddedServer) -> None:
+    """Where all of a machine is stopped at once, the broker may be first: what was not sent yet fails nobody."""
+    process = await start("mode=talk")
+    await running(process)
+    await server.stop()
+    await logged(process, "broker.disconnected")
+    await asyncio.sleep(0.1)
+    process.terminate()
+    status, log = await finished(process)
+    assert (status, events(log)[-2:]) == (0, ["stop.asked", "stage.ended"])
+
+
 async def test_settings_are_logged_without_secrets(start: Start, topology: Topology, broker_url: str) -> None:
     """One line of what differs from the defaults, secrets masked, a mistyped variable pointed at."""
     process = await start("nats.inbox_prefix=_MINE", HEADRACE_PROBE_SECRET="hush", HEADRACE_PROBE_DELAI_S="1")
