@@ -20,6 +20,7 @@ from broker.hearing import worker_heard
 from broker.patience import UntilDeadline, WhileAnythingWaits
 from broker.publisher import Publisher
 from broker.registry import Registry
+from broker.request_names import RequestNames
 from broker.submitting import broker_faults, make_request, submit
 from broker.tokenizing import Tokenizing, make_tokenize_request
 from broker.topology import count_partitions
@@ -71,6 +72,7 @@ class Headrace:
         self._connection = self._shared or await Connection.open(self.options, self._patience_s)
         self._partitions = await count_partitions(self._connection, self._patience_s)
         self._publisher = Publisher(self._connection)
+        self._names = RequestNames(self._connection.options)
         self._registry = Registry(self._connection)
         self._tokenizing = Tokenizing(self._connection, self._registry, self._patience_s)
         pattern = subjects.result("*", self.tenant, self.session, "*")
@@ -220,7 +222,7 @@ class Headrace:
         stream = AnswerStream(self._connection, place, assembly, UntilDeadline(request.deadline_s))
         self._streams[request.id] = stream
         try:
-            return stream, await submit(self._publisher, subject, request, place.key, trace)
+            return stream, await submit(self._publisher, subject, request, self._names.of(place.key), trace)
         except BaseException as error:
             del self._streams[request.id]
             if isinstance(error, asyncio.CancelledError) and self.cancels_when_left:

@@ -1,6 +1,6 @@
 """What Headrace's streams, buckets and consumers have to look like, as JetStream's own configuration. Pure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker import subjects
@@ -16,6 +16,12 @@ TICKET_ACK_WAIT_KEY = "headrace.ticket_ack_wait_ms"
 MIB = 1024 * 1024
 DUPLICATE_WINDOW_S = 120.0
 MAX_WAITING = 4096
+
+REPLAY_UNUSED_S = 5.0
+"""A stream has at most 1,000 consumers, and tenants make them to read stored results: none stays that nobody uses."""
+
+CANCEL_BYTES = 4096
+"""With its headers."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,21 @@ class TopologySettings:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """One stream: `shape` never differs between installations of one format and P, `limits` are settings."""
+    """One stream: `shape` never differs between installations of one format and P, `limits` are settings.
+
+    `guards` keep tenants from harming others; what was made by an older program gets them from `initialise`.
+    """
 
     name: str
     shape: Json
     limits: Json = field(default_factory=dict[str, Any])
+    guards: Json = field(default_factory=dict[str, Any])
 
     @property
     def config(self) -> Json:
         """What `STREAM.CREATE` takes."""
         metadata = {**self.shape["metadata"], **self.limits.get("metadata", {})}
-        return {"name": self.name, **self.shape, **self.limits, "metadata": metadata}
+        return {"name": self.name, **self.shape, **self.limits, **self.guards, "metadata": metadata}
 
 
 def storage_bytes(settings: TopologySettings) -> int:
@@ -166,7 +176,9 @@ def _results(settings: TopologySettings, partition: int) -> StreamPlan:
     }
     shape = {"retention": "limits", "discard": "old", "allow_direct": True}
     name = subjects.results_stream(partition)
-    return _stream(settings, name, [subjects.result(partition, "*", "*", "*")], shape, limits)
+    guards = {"consumer_limits": {"inactive_threshold": nanoseconds(REPLAY_UNUSED_S)}}
+    plan = _stream(settings, name, [subjects.result(partition, "*", "*", "*")], shape, limits)
+    return replace(plan, guards=guards)
 
 
 def _dead(settings: TopologySettings) -> StreamPlan:
@@ -180,6 +192,7 @@ def _buckets(settings: TopologySettings) -> list[StreamPlan]:
         # The longest deadline is half of that: a cancel outlives every request it may be meant for.
         "max_age": nanoseconds(settings.results_max_age_s),
     }
+    guards: Json = {"allow_rollup_hdrs": False, "max_msg_size": CANCEL_BYTES}
     responses = {
         "max_bytes": settings.responses_max_bytes,
         "max_msg_size": settings.response_max_bytes,
@@ -188,8 +201,8 @@ def _buckets(settings: TopologySettings) -> list[StreamPlan]:
     return [
         _bucket(settings, subjects.MODELS_BUCKET, "new", {"max_bytes": settings.models_max_bytes}),
         _bucket(settings, subjects.PARTITIONS_BUCKET, "new", {"max_bytes": 4 * MIB}),
-        # The newest cancels are those that still save work.
-        _bucket(settings, subjects.CANCELLED_BUCKET, "old", cancelled),
+        # The newest cancels are those that still save work. Tenants write here: none may roll up what others wrote.
+        _bucket(settings, subjects.CANCELLED_BUCKET, "old", cancelled, guards),
         # Likewise: who asks again does so soon. One tenant can push out others' either way: with `new` it would keep
         # them from being served at all, and for as long as records live. What is pushed out costs its owner only the
         # way back to an answer: no id ever leads to another request's. A record's own limit makes it slow.
@@ -198,8 +211,10 @@ def _buckets(settings: TopologySettings) -> list[StreamPlan]:
     ]
 
 
-def _bucket(settings: TopologySettings, bucket: str, discard: str, limits: Json) -> StreamPlan:
-    """A key-value bucket, as ADR-8 of NATS describes its stream."""
+def _bucket(
+    settings: TopologySettings, bucket: str, discard: str, limits: Json, guards: Json | None = None
+) -> StreamPlan:
+    """A key-value bucket, as ADR-8 of NATS describes its stream; `guards` may say otherwise."""
     shape = {
         "retention": "limits",
         "discard": discard,
@@ -208,7 +223,9 @@ def _bucket(settings: TopologySettings, bucket: str, discard: str, limits: Json)
         "deny_delete": True,
         "allow_direct": True,
     }
-    return _stream(settings, f"KV_{bucket}", [f"$KV.{bucket}.>"], shape, limits)
+    guards = guards or {}
+    shape = {name: value for name, value in shape.items() if name not in guards}
+    return replace(_stream(settings, f"KV_{bucket}", [f"$KV.{bucket}.>"], shape, limits), guards=guards)
 
 
 def _object_store(settings: TopologySettings) -> StreamPlan:

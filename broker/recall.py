@@ -9,6 +9,7 @@ from broker.connection import BrokerError
 from broker.kept_requests import KeptRequests
 from broker.patience import anything_waits
 from broker.publisher import Publisher
+from broker.request_names import RequestNames
 from broker.stored_answer import StoredAnswer, stored_answer
 from broker.submitting import make_request, submit
 from schemas.faults import RequestFault
@@ -24,6 +25,7 @@ class Recall:
         self.client = client
         self.kept = KeptRequests(client.connection, client.tenant)
         self._publisher = Publisher(client.connection)
+        self._names = RequestNames(client.connection.options)
 
     async def submit(self, *, request_id: str, model: str = "", trace: str = "", **options: Any) -> None:
         """Hands a request in; takes what `Headrace.stream` takes. Again with the same id it changes nothing.
@@ -33,7 +35,8 @@ class Recall:
         messages, prompt = options.pop("messages", None), options.pop("prompt", None)
         request = make_request(request_id, SESSION, model=model, messages=messages, prompt=prompt, options=options)
         subject = subjects.request(self.client.tenant, await self.client.slug(model))
-        await submit(self._publisher, subject, request, f"{self.client.tenant}.{request_id}", trace)
+        name = self._names.of(f"{self.client.tenant}.{request_id}")
+        await submit(self._publisher, subject, request, name, trace)
 
     async def stored(self, request_id: str) -> StoredAnswer:
         """The answer as far as it is stored. Raises `RequestFault`."""

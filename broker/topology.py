@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import structlog
@@ -82,14 +82,17 @@ class Topology:
 async def initialise(connection: Connection, settings: TopologySettings) -> Topology:
     """Creates what is missing. Raises `TopologyMismatch` for what is there and differs; nothing is created then.
 
-    Safe to run by several processes at once. Raises `Unavailable`, and `ApiError` where the broker has no room.
+    What an older program made without its guards gets them. Safe to run by several processes at once. Raises
+    `Unavailable`, and `ApiError` where the broker has no room.
     """
     plans = stream_plans(settings)
     existing = await again(lambda: stream_configs(connection), SLOW_S)
-    raise_if(stream_differences(plans, existing, missing_counts=False))
+    raise_if(stream_differences([replace(plan, guards={}) for plan in plans], existing, missing_counts=False))
     for plan in plans:
         if plan.name not in existing:
             await _create_stream(connection, plan)
+        elif differences_in(plan.name, plan.guards, existing[plan.name]):
+            await _guard_stream(connection, plan, existing[plan.name])
     consumer = preprocess_consumer(settings.request_ack_wait_s)  # of REQUESTS, the last one
     await again(lambda: _ensure_consumer(connection, consumer), SLOW_S)
     raise_if(stream_differences(plans, await again(lambda: stream_configs(connection), SLOW_S)))
@@ -216,6 +219,12 @@ async def _create_stream(connection: Connection, plan: StreamPlan) -> None:
             ) from error
         if error.number != STREAM_EXISTS_DIFFERENTLY:  # somebody else was faster; the last check finds differences
             raise
+
+
+async def _guard_stream(connection: Connection, plan: StreamPlan, found: Json) -> None:
+    log.info("topology.guarded", stream=plan.name, guards=plan.guards)
+    endpoint, config = f"STREAM.UPDATE.{plan.name}", {**found, **plan.guards}
+    await again(lambda: call(connection, endpoint, config, timeout_s=TRY_S), SLOW_S)
 
 
 async def _ensure_consumer(connection: Connection, plan: ConsumerPlan) -> None:

@@ -1,9 +1,10 @@
 """One connection of a client: HTTP/1.1 as uvicorn reads it, with an end to what it reads, and an end that all hear of.
 
-uvicorn on httptools leaves three things open. What is no body (a request's line and headers, trailers, the extensions
+uvicorn on httptools leaves four things open. What is no body (a request's line and headers, trailers, the extensions
 of chunks) may be of any length, and is copied again with each piece of it. A request that offers to go on in another
 protocol (`Upgrade: h2c`, as curl sends with `--http2`) loses its body, though a server may ignore the offer (RFC 9110,
-7.8). And a client that leaves while it has a second request waiting is gone for that one alone: the first runs on.
+7.8). A client that leaves while it has a second request waiting is gone for that one alone: the first runs on. And who
+sends requests without end, of which one is answered after the other, has all of them kept.
 """
 
 import asyncio
@@ -21,10 +22,16 @@ from stages.edge.http.upload import CLOSE
 log = structlog.get_logger()
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_PIPELINED = 64
+"""Requests that wait on a connection for the answer before theirs. Reading goes on meanwhile: it shows who has left."""
+
 LINGER_S = 1.0
 """How long more is read and thrown away once a request is refused: closed at once, many clients never see why."""
 
 HEAD_TOO_LARGE = ApiError(431, f"the head may have {MAX_HEAD_BYTES} bytes", code="too_large", headers=CLOSE)
+TOO_MANY = ApiError(
+    429, f"{MAX_PIPELINED} requests may wait on one connection", code="too_many_pipelined", headers=CLOSE
+)
 NO_HTTP = ApiError(400, "this is no valid HTTP request", code="invalid_http", headers=CLOSE)
 
 
@@ -78,6 +85,8 @@ class ClientConnection(HttpToolsProtocol):
         self._progress = True
         self._in_head = False
         self._head_bytes = 0
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many requests wait")  # the parser stops: `_parse`
         if not self.parser.should_upgrade():
             super().on_headers_complete()
         elif self.parser.get_method() == b"CONNECT":
@@ -116,8 +125,13 @@ class ClientConnection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as offer:
             return self._head_without_upgrade() + data[offer.args[0] :]
         except httptools.HttpParserError:
-            self._refuse(HEAD_TOO_LARGE if self._head_bytes > MAX_HEAD_BYTES else NO_HTTP)
+            self._refuse(self._problem())
         return b""
+
+    def _problem(self) -> ApiError:
+        if self._head_bytes > MAX_HEAD_BYTES:
+            return HEAD_TOO_LARGE
+        return TOO_MANY if len(self.pipeline) >= MAX_PIPELINED else NO_HTTP
 
     def _head_without_upgrade(self) -> bytes:
         """The request's head for a new parser: this one takes what follows for another protocol's."""

@@ -15,7 +15,9 @@ from broker.jetstream_api import list_all
 from broker.registry import Registry
 from broker.server import EmbeddedServer
 from broker.topology import TopologySettings, ensure_schedule_consumer, initialise
+from schemas.codec import encode
 from schemas.model import ModelCard
+from schemas.result import Result, Usage
 from schemas.ticket import EngineSampling
 
 ROOT = {"user": "root", "password": "root"}
@@ -121,3 +123,19 @@ async def settled(connection: Connection) -> None:
 
 def tenant(name: str) -> str:
     return f"{TENANTS}/{name}"
+
+
+async def answer(secured: Secured, whose: str, session: str, request_id: str) -> None:
+    """What an owner would have stored for the request, on each partition that it may have."""
+    usage = Usage(prompt_tokens=1, completion_tokens=1)
+    result = encode(Result(choice=0, attempt=1, at=1, text="Paris", finish="stop", usage=usage))
+    for partition in range(2):
+        await secured.root.request(f"hr.result.{partition}.{whose}.{session}.{request_id}", result, 5)
+
+
+async def stored(secured: Secured, stream: str, messages: int) -> bool:
+    """Once the stream holds so many."""
+    async with asyncio.timeout(5):
+        while (await secured.picture())[stream][1] != messages:  # noqa: ASYNC110 - asked of a server
+            await asyncio.sleep(0.05)
+    return True

@@ -12,10 +12,8 @@ from broker.identities import Wanted, make_secrets
 from broker.patience import anything_waits
 from broker.permissions import roles
 from broker.topology import count_partitions, verify
-from schemas.codec import encode
-from schemas.result import Result, Usage
 from tests.integration.broker.knocking import knock, knock_plain
-from tests.integration.broker.secured import Secured, admit_root, secured_server, tenant
+from tests.integration.broker.secured import Secured, admit_root, answer, secured_server, stored, tenant
 
 
 async def test_every_identity_gets_in(tmp_path: Path) -> None:
@@ -81,7 +79,7 @@ async def test_a_tenant_is_added_while_others_work(tmp_path: Path) -> None:
     ):
         assert client.tenant == "acme"
         waiting = asyncio.create_task(client.complete(model="m", prompt="x", request_id="r1"))
-        await _stored(secured, "REQUESTS", 1)
+        await stored(secured, "REQUESTS", 1)
         make_secrets(tmp_path, Wanted(tenants=("new",), partitions=4))
         admit_root(tmp_path)
         await secured.server.reload()
@@ -91,7 +89,7 @@ async def test_a_tenant_is_added_while_others_work(tmp_path: Path) -> None:
                 await asyncio.wait_for(newcomer.complete(model="m", prompt="x", request_id="r2"), 0.5)
         await answer(secured, "acme", client.session, "r1")
         assert (await asyncio.wait_for(waiting, 10)).text == "Paris"
-        assert await _stored(secured, "REQUESTS", 2)
+        assert await stored(secured, "REQUESTS", 2)
 
 
 async def test_a_tenant_is_removed(tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ async def test_a_request_from_start_to_replay(tmp_path: Path) -> None:
     async with secured_server(tmp_path) as secured:
         async with Headrace(options=secured.options(tenant("acme"))) as client:
             request = asyncio.create_task(client.complete(prompt="x", request_id="r1"))
-            await _stored(secured, "REQUESTS", 1)
+            await stored(secured, "REQUESTS", 1)
             await client._subscription.close()
             await answer(secured, "acme", client.session, "r1")
             client._on_reconnect()
@@ -155,18 +153,3 @@ async def tried(
     """See `knock`."""
     ca = ca or secured.folder / "ca.pem"
     return await asyncio.to_thread(knock, secured.server.url, ca=ca, certificate=certificate, seed=seed, name=name)
-
-
-async def answer(secured: Secured, whose: str, session: str, request_id: str) -> None:
-    """What an owner would have stored for the request, on each partition that it may have."""
-    usage = Usage(prompt_tokens=1, completion_tokens=1)
-    result = encode(Result(choice=0, attempt=1, at=1, text="Paris", finish="stop", usage=usage))
-    for partition in range(2):
-        await secured.root.request(f"hr.result.{partition}.{whose}.{session}.{request_id}", result, 5)
-
-
-async def _stored(secured: Secured, stream: str, messages: int) -> bool:
-    async with asyncio.timeout(5):
-        while (await secured.picture())[stream][1] != messages:  # noqa: ASYNC110 - asked of a server
-            await asyncio.sleep(0.05)
-    return True

@@ -39,6 +39,10 @@ CHANGES = {
     "read requests by a consumer": f"{API}.CONSUMER.CREATE.REQUESTS.x.hr.request.acme.*",
     "read requests by a durable": f"{API}.CONSUMER.DURABLE.CREATE.REQUESTS.x",
     "read all results": f"{API}.CONSUMER.CREATE.RESULTS_0.x",
+    "change the consumer of requests": f"{API}.CONSUMER.CREATE.REQUESTS.preprocess.hr.result.*.acme.>",
+    "change the consumer of tickets": f"{API}.CONSUMER.CREATE.TICKETS.schedule_m.hr.result.0.acme.s.r",
+    "use up a journal's consumers": f"{API}.CONSUMER.CREATE.JOURNAL_0.x.hr.result.0.acme.s.r",
+    "use up a bucket's consumers": f"{API}.CONSUMER.CREATE.KV_hr_models.x.hr.result.0.acme.s.r",
 }
 """For nobody but the operator."""
 

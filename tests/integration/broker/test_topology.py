@@ -90,6 +90,23 @@ async def test_a_difference_is_named_and_nothing_is_changed(connection: Connecti
     assert await initialise(connection, SMALL) == topology
 
 
+async def test_streams_of_an_older_program_get_their_guards(connection: Connection, topology: Topology) -> None:
+    """What keeps tenants from harming others is added to what is there, whose messages stay; stages take both."""
+    await Publisher(connection).publish("$KV.hr_cancelled.acme.r", b"kept")
+    results = await _config(connection, subjects.results_stream(1))
+    cancelled = await _config(connection, "KV_hr_cancelled")
+    del results["consumer_limits"]
+    await call(connection, "STREAM.UPDATE.RESULTS_1", results)
+    await call(connection, "STREAM.UPDATE.KV_hr_cancelled", cancelled | {"allow_rollup_hdrs": True, "max_msg_size": -1})
+    assert await verify(connection, patience_s=0) == topology
+
+    assert await initialise(connection, SMALL) == topology
+    assert (await _config(connection, subjects.results_stream(1)))["consumer_limits"]["inactive_threshold"] == 5e9
+    cancelled = await _config(connection, "KV_hr_cancelled")
+    assert (cancelled.get("allow_rollup_hdrs", False), cancelled["max_msg_size"]) == (False, 4096)
+    assert (await depths(connection)).streams["KV_hr_cancelled"].messages == 1
+
+
 async def test_another_number_of_partitions_is_refused(connection: Connection, topology: Topology) -> None:
     """P is part of every key's place: with another one nothing is created, not even the streams that are missing."""
     with pytest.raises(TopologyMismatch, match=r"REQUESTS: headrace.partitions is '3', wanted '4'"):

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from stages.edge.http.connection import MAX_HEAD_BYTES
+from stages.edge.http.connection import MAX_HEAD_BYTES, MAX_PIPELINED
 from stages.edge.http.listening import configure
 from stages.edge.settings import EdgeSettings
 from tests.unit.edge.wire import PATIENCE_S
@@ -160,6 +160,16 @@ async def test_an_offer_to_go_on_in_http_2_is_ignored(cut: int) -> None:
     for body in (b"abcdef", b"second", b"third"):
         assert b"POST /x " + body in answer
     assert [set(headers) >= {"host", "content-length"} for headers in client.app.headers] == [True] * 3
+
+
+async def test_what_waits_on_a_connection_is_bounded() -> None:
+    """Requests are answered in turn; beyond so many that wait the connection ends, and none of them is kept."""
+    async with connected() as client:
+        answers = await client.answer("GET / HTTP/1.1\r\n\r\n" * MAX_PIPELINED, post("z"))
+        assert answers.count(OK) == MAX_PIPELINED + 1
+    async with connected() as client:
+        await client.answer("GET /wait HTTP/1.1\r\n\r\n" + "GET / HTTP/1.1\r\n\r\n" * 2 * MAX_PIPELINED)
+        assert len(client.app.headers) == 1
 
 
 async def test_an_offer_with_a_body_in_chunks_is_ignored() -> None:
