@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Self
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from broker.private_files import write_private
+from broker.private_files import SecretsError, write_private
 
 ORGANIZATION = "Headrace"
 CA_DAYS = 3650
@@ -24,8 +24,8 @@ BACKDATED = timedelta(hours=1)
 """Clocks of machines differ."""
 
 
-class AuthorityError(ValueError):
-    """What is in the folder is no authority of ours."""
+class AuthorityError(SecretsError):
+    """What is in the folder is no authority of ours, or not from ours."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,13 @@ class Authority:
             made = _new_authority()
             write_private(key, _key_pem(made[1]))
             write_private(certificate, made[0].public_bytes(serialization.Encoding.PEM))
-        try:
-            found = x509.load_pem_x509_certificate(certificate.read_bytes())
-            private = serialization.load_pem_private_key(key.read_bytes(), None)
-        except (OSError, ValueError, TypeError) as error:
-            raise AuthorityError(f"{certificate} and {key} are no certificate authority: {error}") from error
-        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
+        return cls.there(certificate, key)
+
+    @classmethod
+    def there(cls, certificate: Path, key: Path) -> Self:
+        """The one in these files. Raises `AuthorityError` for what is none."""
+        found, private = _certificate_in(certificate), _key_in(key)
+        if not _belong_together(found, private):
             raise AuthorityError(f"{key} is not the key of {certificate}")
         return cls(found, private)
 
@@ -64,31 +65,72 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(signs=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        builder = builder.add_extension(_authority_id(self.certificate), critical=False)
+        builder = builder.add_extension(_authority_id(self.certificate, self.key.public_key()), critical=False)
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName(_names(hosts)), critical=False)
         signed = builder.sign(self.key, hashes.SHA256())
         write_private(key, _key_pem(private))
         write_private(certificate, signed.public_bytes(serialization.Encoding.PEM))
 
-    def signed(self, certificate: Path) -> bool:
-        """Whether there is one at `certificate`, of this authority. Raises `AuthorityError` for another."""
-        if not certificate.exists():
+    def issued(self, certificate: Path, key: Path) -> bool:
+        """Whether both are there, of this authority. Raises `AuthorityError` for what is there and is anything else."""
+        found = _certificate_in(certificate) if certificate.exists() else None
+        private = _key_in(key) if key.exists() else None
+        if found is not None:
+            self._check_issued(certificate, found)
+        if found is None or private is None:
             return False
-        try:
-            x509.load_pem_x509_certificate(certificate.read_bytes()).verify_directly_issued_by(self.certificate)
-        except (OSError, ValueError, TypeError, InvalidSignature) as error:
-            raise AuthorityError(f"{certificate} is no certificate of the authority in this folder") from error
+        if not _belong_together(found, private):
+            raise AuthorityError(f"{key} is not the key of {certificate}: without both, new ones are made")
         return True
+
+    def _check_issued(self, path: Path, certificate: x509.Certificate) -> None:
+        try:
+            certificate.verify_directly_issued_by(self.certificate)
+        except (ValueError, TypeError, InvalidSignature) as error:
+            raise AuthorityError(f"{path} is no certificate of the authority in this folder") from error
 
 
 def hosts_in(certificate: Path) -> list[str]:
-    """The names and addresses for which a server's certificate stands; none where there is no certificate."""
+    """The names and addresses for which a server's certificate stands; none where there is no certificate.
+
+    Raises `AuthorityError` for what is no certificate, or none of a server.
+    """
     if not certificate.exists():
         return []
-    found = x509.load_pem_x509_certificate(certificate.read_bytes())
-    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        names = _certificate_in(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError) as error:
+        raise AuthorityError(f"{certificate} names no hosts: {error}") from error
     return [str(name.value) for name in names]
+
+
+def _certificate_in(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except OSError as error:
+        raise AuthorityError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise AuthorityError(f"{path} is no certificate: empty, cut off or damaged") from error
+
+
+def _key_in(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        found = serialization.load_pem_private_key(path.read_bytes(), None)
+    except OSError as error:
+        raise AuthorityError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise AuthorityError(f"{path} is no private key: empty, cut off, damaged, or with a password") from error
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise AuthorityError(f"{path} is a private key of another kind than ours")
+    return found
+
+
+def _belong_together(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
+    try:
+        return certificate.public_key() == key.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return False
 
 
 def is_host(text: str) -> bool:
@@ -148,8 +190,11 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _authority_id(certificate: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    own = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+def _authority_id(certificate: x509.Certificate, ca_key: ec.EllipticCurvePublicKey) -> x509.AuthorityKeyIdentifier:
+    try:
+        own = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:  # an authority that was made elsewhere
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key)
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 

@@ -1,8 +1,10 @@
 """The folder of one identity, as `headrace secrets` makes it: who a process is to the broker, in one setting."""
 
+import ssl
 from pathlib import Path
 
 from broker import permissions
+from broker.private_files import SecretsError
 
 SEED, CERTIFICATE, KEY, AUTHORITY = "nkey.seed", "cert.pem", "key.pem", "ca.pem"
 TENANTS = "tenants"
@@ -13,6 +15,27 @@ OPTIONS = {"nkey_seed": SEED, "tls_cert": CERTIFICATE, "tls_key": KEY, "tls_ca":
 def missing_in(folder: Path) -> list[str]:
     """The files that are not there, or cannot be read."""
     return [name for name in OPTIONS.values() if not _readable(folder / name)]
+
+
+def damaged_in(folder: Path) -> list[str]:
+    """The files that are not what they are called, where none is missing: empty, cut off, or not each other's."""
+    from broker.seeds import public_key  # not light
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    found: list[str] = []
+    try:
+        context.load_verify_locations(folder / AUTHORITY)
+    except ssl.SSLError:
+        found.append(AUTHORITY)
+    try:
+        context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password="")  # else it asks at the terminal
+    except ssl.SSLError:
+        found.append(f"{CERTIFICATE} or {KEY}")
+    try:
+        public_key(folder / SEED)
+    except SecretsError:
+        found.append(SEED)
+    return found
 
 
 def connection_options(folder: Path) -> dict[str, str]:

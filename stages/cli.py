@@ -1,7 +1,7 @@
 """The command line: `headrace up | scale | autoscale | stage | ask | attach | …` (`headrace --help` lists them).
 
-Exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 busy (again later), 130 interrupted. What a command needs
-is imported when it runs: a stage's process loads nothing of the others.
+Exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 busy (again later), 130 interrupted, 143 terminated. What
+a command needs is imported when it runs: a stage's process loads nothing of the others.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from stages.commands.broker_address import as_tenant
-from stages.commands.cli_values import NatsUrl, TenantName, numbers, pairs
+from stages.commands.cli_values import NatsUrl, TenantName, named_by, numbers, pairs
 from stages.commands.dead import app as dead_app
 from stages.commands.keys import app as keys_app
 from stages.commands.outcome import leave, run_command
@@ -279,6 +279,7 @@ def init(
 
 @app.command()
 def secrets(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where they are, or are to be.")],
     *,
     tenant: Annotated[
@@ -302,7 +303,8 @@ def secrets(
     from stages.commands.secrets import secrets as make
 
     wanted = Wanted(tuple(tenant or ()), tuple(host or ()), days, partitions, renew, nats_path)
-    leave(make(folder, wanted, as_json=as_json))
+    tenants_from = named_by(context, "tenant", "--tenant", "HEADRACE_TENANTS")
+    leave(make(folder, wanted, as_json=as_json, tenants_from=tenants_from))
 
 
 def _named(request_id: str, tenant: str) -> tuple[str, str]:

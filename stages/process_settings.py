@@ -75,11 +75,17 @@ class BrokerSettings:
     )
 
     def __post_init__(self) -> None:
-        from broker.identity import missing_in
+        from broker.identity import damaged_in, missing_in
 
-        if self.identity and (missing := missing_in(Path(self.identity))):
+        if not self.identity:
+            return
+        name, folder = variable(BrokerSettings, "identity"), Path(self.identity)
+        if missing := missing_in(folder):
             lacks = f"lacks {', '.join(missing)}, or they cannot be read (`headrace secrets` makes such folders)"
-            raise SettingsError([Problem(variable(BrokerSettings, "identity"), self.identity, lacks)])
+            raise SettingsError([Problem(name, self.identity, lacks)])
+        if damaged := damaged_in(folder):
+            reason = f"damaged: {', '.join(damaged)} (empty, cut off, or of another identity)"
+            raise SettingsError([Problem(name, self.identity, reason)])
 
     def options(self, name: str) -> "BrokerOptions":
         """The broker's own form of them; `name` is what the server calls the connection."""

@@ -9,6 +9,12 @@ NatsUrl = Annotated[str, typer.Option(help="Broker; else HEADRACE_NATS_URL, else
 TenantName = Annotated[str, typer.Option(help="Whose request it is; else the identity's tenant, or `default`.")]
 
 
+def named_by(context: typer.Context, parameter: str, option: str, variable: str) -> str:
+    """What gave the parameter its value, for messages about it."""
+    source = context.get_parameter_source(parameter)
+    return variable if source is not None and source.name == "ENVIRONMENT" else option
+
+
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
     """`["a=1", "b=x=y"]` → {"a": "1", "b": "x=y"}. Raises `typer.BadParameter`."""
     found: dict[str, str] = {}

@@ -12,9 +12,9 @@ from typing import Any
 import structlog
 from rich.console import Console
 
-from broker.authority import AuthorityError
 from broker.connection import BrokerError, BrokerOptions, Connection
 from broker.layout import storage_bytes
+from broker.private_files import SecretsError
 from broker.server import MAX_FILE_STORE, EmbeddedServer
 from broker.topology import existing_partitions, initialise
 from schemas.faults import RequestFault
@@ -119,7 +119,10 @@ class Up:
             return 2 if error.wrong_settings else status
         except RequestFault as error:
             return self._failed(f"the request failed: {error}")
-        except (BrokerError, AuthorityError, OSError) as error:
+        except (SecretsError, SettingsError) as error:
+            self._failed(f"headrace up: {error}")
+            return 2
+        except (BrokerError, OSError) as error:
             return self._failed(f"headrace up: {error}")
 
     def _failed(self, text: str) -> int:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from broker.identities import NATS, SERVER_CONF, Wanted, make_secrets
 from broker.permissions import PARTITIONS
 from stages.commands.broker_address import OPERATOR, as_tenant, identity_in
@@ -11,6 +13,8 @@ from stages.commands.plan import UpOptions
 from stages.process.child import ChildSpec
 from stages.process_settings import BrokerSettings
 from stages.settings import Problem, SettingsError, variable
+
+log = structlog.get_logger()
 
 TENANT = "default"
 IDENTITY = variable(BrokerSettings, "identity")
@@ -57,10 +61,12 @@ def check_security(options: UpOptions, environ: Mapping[str, str]) -> None:
 
 
 def secured(options: UpOptions, own_folder: Path, partitions: int) -> Security:
-    """With all identities there. Raises `AuthorityError`, `OSError`."""
+    """With all identities there. Raises `SecretsError`, `OSError`."""
     if not options.secure:
         return Security()
     folder = (options.secrets or own_folder).resolve()
     if options.embedded:
-        make_secrets(folder, Wanted(tenants=(TENANT,), partitions=max(PARTITIONS, partitions)))
+        rights = make_secrets(folder, Wanted(tenants=(TENANT,), partitions=max(PARTITIONS, partitions))).rights
+        if rights.taken or rights.left:
+            log.warning("secrets.rights", folder=str(folder), taken=rights.taken, left=rights.left)
     return Security(folder)

@@ -14,6 +14,7 @@ from broker.identities import Made, Wanted, make_secrets
 from broker.identity import connection_options, missing_in, tenant_of
 from broker.options import BrokerOptions
 from broker.permissions import roles
+from broker.private_files import LOCK
 
 
 def made(folder: Path, **wanted: object) -> Made:
@@ -21,7 +22,9 @@ def made(folder: Path, **wanted: object) -> Made:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Without the lock."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != LOCK]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def certificate(path: Path) -> x509.Certificate:

@@ -41,6 +41,7 @@ def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
         (["up", "--autoscale", "edge=1..2"], "--autoscale: 'edge=1..2': the autoscaler changes preprocess"),
         (["up", "--autoscale", "inference:a=1..2"], "--autoscale=inference:a: there is none here, but"),
         (["up", "--autoscale", "inference=1", "--set", "autoscale.every_s=x"], "--set autoscale.every_s"),
+        (["up", "--engine", "simulated", "--secrets", "/dev/null"], "/dev/null is no folder"),
         (["scale", "inference=many"], "must be a whole number"),
         (["autoscale"], "--stage: name at least one"),
         (["autoscale", "--stage", "inference=4..1"], "--stage: 'inference=4..1': LEAST is at most MOST"),

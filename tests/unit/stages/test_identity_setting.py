@@ -30,6 +30,20 @@ def test_a_folder_that_lacks_something(tmp_path: Path, missing: str) -> None:
         load_settings(BrokerSettings, {"HEADRACE_NATS_IDENTITY": str(tmp_path / "edge")})
 
 
+@pytest.mark.parametrize("damaged", ["nkey.seed", "cert.pem", "key.pem", "ca.pem"])
+@pytest.mark.parametrize("content", ["", "another's"])
+def test_a_folder_in_which_something_is_damaged(tmp_path: Path, damaged: str, content: str) -> None:
+    """Likewise: else the broker would seem not to be there. A key has to be that of the certificate."""
+    make_secrets(tmp_path, Wanted(partitions=2))
+    path = tmp_path / "edge" / damaged
+    if content and damaged in ("nkey.seed", "ca.pem"):
+        path.write_bytes(path.read_bytes()[:40])
+    else:
+        path.write_bytes((tmp_path / "schedule" / damaged).read_bytes() if content else b"")
+    with pytest.raises(SettingsError, match=f"HEADRACE_NATS_IDENTITY=.*edge: damaged: .*{damaged}"):
+        load_settings(BrokerSettings, {"HEADRACE_NATS_IDENTITY": str(tmp_path / "edge")})
+
+
 def test_the_tenant_of_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to say it twice; in Python the variable counts where no options are given."""
     make_secrets(tmp_path, Wanted(tenants=("acme",)))
