@@ -9,13 +9,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+import structlog
+
 from broker import subjects
 from broker.answer_stream import AnswerPlace, AnswerStream, Take, check_start
 from broker.assembly import AnswerAssembly, Start
 from broker.cancels import put_cancel
 from broker.chunk import Chunk
 from broker.completion import CompletedChoice, Completion, completed
-from broker.connection import BrokerOptions, Connection, Inbound, Subscription, Unavailable
+from broker.connection import BrokerError, BrokerOptions, Connection, Inbound, Subscription, Unavailable
 from broker.hearing import worker_heard
 from broker.patience import UntilDeadline, WhileAnythingWaits
 from broker.publisher import Publisher
@@ -33,6 +35,8 @@ from schemas.tokenization import DetokenizeRequest, TokenizeAnswer
 __all__ = ["CompletedChoice", "Completion", "Headrace", "new_id"]
 
 DEFAULT_TENANT = "default"
+
+log = structlog.get_logger()
 
 
 class Headrace:
@@ -66,6 +70,7 @@ class Headrace:
         self._streams: dict[str, AnswerStream] = {}
         self._followed: set[AnswerStream] = set()
         self._slugs: dict[str, str] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Connects, subscribes to this session's results and proves it. Raises `Unavailable`."""
@@ -84,6 +89,11 @@ class Headrace:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A generator that a loop was left of is closed by a task some time later: then the connection would be gone.
+        for request_id, stream in list(self._streams.items()):
+            await self._left(request_id, stream)
+        if self._leaving:
+            await asyncio.wait(self._leaving)
         self._connection.on_reconnect.remove(self._on_reconnect)
         await self._subscription.close()
         if self._shared is None:
@@ -129,10 +139,8 @@ class Headrace:
                 async for chunk in stream:
                     yield chunk
         finally:
-            del self._streams[request_id]
             stream.close()
-            if not stream.ended and self.cancels_when_left:
-                await self.cancel(request_id)
+            await self._left(request_id, stream)
 
     async def complete(self, **arguments: Any) -> Completion:
         """The whole answer. Takes what `stream` takes. Raises `RequestFault`."""
@@ -173,6 +181,23 @@ class Headrace:
     async def cancel(self, request_id: str) -> None:
         """Stops a request of this tenant wherever it is. Its answer ends with the fault `cancelled`."""
         await put_cancel(self._connection, f"{self.tenant}.{request_id}", Cancel(self.session))
+
+    async def _left(self, request_id: str, stream: AnswerStream) -> None:
+        """Nobody reads the stream any more. Says so once, to the end also where the caller has no time for it."""
+        if self._streams.get(request_id) is not stream:
+            return
+        del self._streams[request_id]
+        if not stream.ended and self.cancels_when_left:
+            leaving = asyncio.create_task(self._cancel_left(request_id))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+            await asyncio.shield(leaving)
+
+    async def _cancel_left(self, request_id: str) -> None:
+        try:
+            await self.cancel(request_id)
+        except BrokerError as error:
+            log.warning("client.not_cancelled", request_id=request_id, error=str(error))
 
     async def tokenize(self, *, model: str = "", **what: Any) -> TokenizeAnswer:
         """The ids that a request would have: `prompt=…`, or `messages=…`, and the other fields of `TokenizeRequest`.

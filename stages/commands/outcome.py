@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 Command = Callable[["BrokerOptions"], Coroutine[Any, Any, None]]
 
-FAILED, USAGE, BUSY, INTERRUPTED = 1, 2, 3, 130
+FAILED, USAGE, BUSY, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 
 
 def run_command(nats_url: str, command: Command, who: str = "operator") -> None:
@@ -30,7 +31,7 @@ def run_command(nats_url: str, command: Command, who: str = "operator") -> None:
     configure_logging("cli", level="error")
     try:
         broker = broker_options(os.environ, nats_url, who=who)
-        asyncio.run(command(broker))
+        asyncio.run(_until_terminated(command(broker)))
     except SettingsError as error:
         _fail(str(error), USAGE)
     except RequestFault as error:
@@ -41,6 +42,15 @@ def run_command(nats_url: str, command: Command, who: str = "operator") -> None:
         _fail(str(error), FAILED)
     except KeyboardInterrupt:
         leave(INTERRUPTED)
+    except asyncio.CancelledError:
+        leave(TERMINATED)
+
+
+async def _until_terminated(command: Coroutine[Any, Any, None]) -> None:
+    """SIGTERM ends it as Ctrl-C does: what it had begun is ended too."""
+    task = asyncio.create_task(command)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await task
 
 
 def leave(status: int) -> None:

@@ -8,20 +8,23 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from broker import subjects
 from broker.client import Headrace
-from broker.connection import Connection
+from broker.connection import Connection, Inbound
 from broker.direct_get import all_of_subject
 from broker.jetstream_api import call, list_all
 from broker.publisher import Publisher
 from broker.registry import Registry
 from broker.topology import Topology
-from schemas.codec import encode
+from schemas.codec import decode, encode
 from schemas.control import WorkerStatus
 from schemas.grant import Credits
 from schemas.model import ModelCard
+from schemas.request import Request
+from schemas.result import Result
 from schemas.ticket import EngineSampling
 from stages.observing.pipeline import Observer
 
@@ -135,30 +138,53 @@ async def test_a_question_to_a_model_that_nobody_serves_is_a_failure(broker_url:
     assert reason.startswith("headrace: model_not_found")
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_a_question_that_nobody_takes_says_so(
-    broker_url: str, connection: Connection, topology: Topology
+    broker_url: str, connection: Connection, topology: Topology, number: signal.Signals, status: int
 ) -> None:
     """While no worker of the model is heard, a person is told what they wait for; leaving cancels the request."""
     await Registry(connection).publish_model(CARD, {})
-    command = ("ask", "Hello?", "--id", "ask-1", "--nats-url", broker_url)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "stages.cli",
-        *command,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
+    process = await asking("ask-1", broker_url)
     assert process.stderr is not None
     async with asyncio.timeout(30):
         said = [(await process.stderr.readline()).decode() for _ in range(2)]
         assert said == ["request ask-1\n", "headrace: no worker serves m yet, waiting\n"]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, _ = await process.communicate()
-    assert (process.returncode, out) == (130, b"")
-    cancels = await all_of_subject(connection, "KV_hr_cancelled", "$KV.hr_cancelled.default.*")
-    assert len(cancels) == 1
+    assert (process.returncode, out) == (status, b"")
+    assert len(await all_of_subject(connection, "KV_hr_cancelled", "$KV.hr_cancelled.default.*")) == 1
+
+
+async def test_an_answer_that_nobody_reads_on_is_cancelled(
+    broker_url: str, connection: Connection, topology: Topology
+) -> None:
+    """`headrace ask … | head`: the request ends with the pipe, and quietly."""
+    await Registry(connection).publish_model(CARD, {})
+    asked: asyncio.Queue[Inbound] = asyncio.Queue()
+    await connection.subscribe("hr.request.default.m", asked.put)
+    unread, stdout = os.pipe()
+    process = await asking("ask-2", broker_url, stdout)
+    os.close(stdout)
+    os.close(unread)
+    async with asyncio.timeout(30):
+        session = decode(Request, (await asked.get()).data).session
+        piece = encode(Result(choice=0, attempt=1, at=1, token_from=0, token_to=1, ids=[1], text="Pa"))
+        for partition in range(topology.partitions):
+            await connection.request(f"hr.result.{partition}.default.{session}.ask-2", piece, 5)
+        assert process.stderr is not None
+        assert await process.stderr.read() == b"request ask-2\n"
+        assert await process.wait() == 1
+    assert len(await all_of_subject(connection, "KV_hr_cancelled", "$KV.hr_cancelled.default.*")) == 1
+
+
+async def asking(request_id: str, broker_url: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
+    """A `headrace ask`, begun."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "stages.cli", "ask", "Hello?", "--id", request_id, "--nats-url", broker_url),
+        stdout=stdout,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
 
 
 async def test_a_worker_that_is_busy_is_no_reason_to_say_anything(
