@@ -2,12 +2,21 @@
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.late_answers import CATCH_UP_S, STOOD_STILL_S
 
 if TYPE_CHECKING:
     from broker.connection import Connection, Inbound
+    from broker.refusals import Refusal
+
+
+class _Asked(NamedTuple):
+    """What waits for its answer, `until` when (s, the loop's clock)."""
+
+    subject: str
+    answer: "asyncio.Future[Inbound | None]"
+    until: float
 
 
 class Answers:
@@ -18,24 +27,27 @@ class Answers:
         self._inbox = ""
         self._opening = asyncio.Lock()
         self._asked = 0
-        self._waiting: dict[str, tuple[asyncio.Future[Inbound | None], float]] = {}  # by number: an answer, until when
+        self._waiting: dict[str, _Asked] = {}  # by number
+        self._unheard = ""
         self._alarm: asyncio.TimerHandle | None = None
         self._look_at = math.inf
 
     async def ask(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
     ) -> "Inbound":
-        """The first answer. Raises `TimeoutError` after `timeout_s`, at once when the connection is lost meanwhile; and
-        as `Connection.publish`.
+        """The first answer. Raises `TimeoutError` after `timeout_s`, at once when the connection is lost meanwhile;
+        `PermissionError`; and as `Connection.publish`.
 
         What came in while this process stood still is read before anything counts as late.
         """
         if not self._inbox:
             await self._open()
+        if self._unheard:
+            raise PermissionError(self._unheard)
         self._asked += 1
         number = str(self._asked)
         answer = asyncio.get_running_loop().create_future()
-        self._expect(number, answer, timeout_s)
+        self._expect(number, subject, answer, timeout_s)
         try:
             await self._connection.publish(subject, data, f"{self._inbox}.{number}", headers)
             message = await answer
@@ -47,8 +59,21 @@ class Answers:
 
     def lose(self) -> None:
         """The connection is lost, and every answer with it."""
-        for answer, _ in self._waiting.values():
-            _give_up(answer)
+        self._unheard = ""
+        for asked in self._waiting.values():
+            _give_up(asked.answer)
+
+    def refuse(self, refusal: "Refusal") -> None:
+        """The broker does not permit a question, or to hear any answer."""
+        if not refusal.publish and refusal.subject == f"{self._inbox}.*".lower():
+            self._unheard = f"the broker does not permit to hear answers at {self._inbox}"
+        for asked in self._waiting.values():
+            if asked.answer.done():
+                continue
+            if self._unheard:
+                asked.answer.set_exception(PermissionError(self._unheard))
+            elif refusal.publish and asked.subject.lower() == refusal.subject:
+                asked.answer.set_exception(PermissionError(f"the broker does not permit to ask {asked.subject}"))
 
     async def _open(self) -> None:
         async with self._opening:
@@ -58,13 +83,13 @@ class Answers:
                 self._inbox = inbox
 
     def _on_answer(self, message: "Inbound") -> None:
-        answer, _ = self._waiting.get(message.subject.rpartition(".")[2], (None, 0.0))
-        if answer is not None and not answer.done():
-            answer.set_result(message)
+        asked = self._waiting.get(message.subject.rpartition(".")[2])
+        if asked is not None and not asked.answer.done():
+            asked.answer.set_result(message)
 
-    def _expect(self, number: str, answer: "asyncio.Future[Inbound | None]", timeout_s: float) -> None:
+    def _expect(self, number: str, subject: str, answer: "asyncio.Future[Inbound | None]", timeout_s: float) -> None:
         until = asyncio.get_running_loop().time() + timeout_s
-        self._waiting[number] = answer, until
+        self._waiting[number] = _Asked(subject, answer, until)
         if until < self._look_at:
             self._set_alarm(until)
 
@@ -81,10 +106,10 @@ class Answers:
         if now - due > STOOD_STILL_S:
             self._set_alarm(now + CATCH_UP_S)
             return
-        for answer, until in self._waiting.values():
-            if until <= now:
-                _give_up(answer)
-        if later := [until for answer, until in self._waiting.values() if not answer.done()]:
+        for asked in self._waiting.values():
+            if asked.until <= now:
+                _give_up(asked.answer)
+        if later := [asked.until for asked in self._waiting.values() if not asked.answer.done()]:
             self._set_alarm(min(later))
 
 

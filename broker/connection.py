@@ -51,6 +51,10 @@ class NoResponders(Unavailable):
     """The broker said at once that nobody listens on that subject: nothing was done with the request."""
 
 
+class NotPermitted(Unavailable):
+    """The broker does not permit this user the question, or to hear answers. A reload of the broker may change it."""
+
+
 class NotConnectable(BrokerError):
     """No connection can ever come of these options: a URL is none, or credentials are. Trying again does not help."""
 
@@ -170,8 +174,8 @@ class Connection:
     async def request(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
     ) -> Inbound:
-        """Request/reply. Raises `Unavailable` where nobody answers in time (`NoResponders`: at once); `TooLarge`,
-        `NotSendable`.
+        """Request/reply. Raises `Unavailable` where nobody answers in time (`NoResponders`, `NotPermitted`: at once);
+        `TooLarge`, `NotSendable`.
         """
         self.check_size(data)
         check_subject(subject)
@@ -179,6 +183,8 @@ class Connection:
             answer = await self._answers.ask(subject, data, timeout_s, headers)
         except (nats.errors.Error, TimeoutError) as error:
             raise Unavailable(f"request to {subject}: {error!r}") from error
+        except PermissionError as error:
+            raise NotPermitted(str(error)) from error
         if answer.headers and answer.headers.get("Status") == NOBODY_THERE:
             raise NoResponders(f"nobody listens on {subject}")
         return answer
@@ -290,7 +296,8 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         if not isinstance(error, OSError) or not self._trouble:  # what the server says outlasts what the network does
             self._trouble = str(error) or repr(error)
-        self.refusals.note(str(error))
+        if refusal := self.refusals.note(str(error)):
+            self._answers.refuse(refusal)
         if not isinstance(error, (ConnectionError, OSError)):
             log.warning("broker.error", error=repr(error))
 

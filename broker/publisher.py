@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from broker.connection import BrokerError, Connection, NotSendable, TooLarge, Unavailable
+from broker.connection import BrokerError, Connection, NotPermitted, NotSendable, TooLarge, Unavailable
 from broker.jetstream_api import ApiError, checked
 
 log = structlog.get_logger()
@@ -95,7 +95,8 @@ class Publisher:
         """The same, again and again with growing pauses while the stream is full or away; the caller may cancel it.
 
         Raises `TooLarge`, `NotSendable`, `ApiError`; `Unavailable` and `Full` after `patience_s`, `Full` at once with
-        `wait_when_full` off, `Unavailable` at once when the connection is closed for good.
+        `wait_when_full` off, `Unavailable` at once when the connection is closed for good; `NotPermitted` at once, but
+        where the patience has no end.
         """
         headers = _headers(message_id, content_type, trace)
         deadline = asyncio.get_running_loop().time() + patience_s
@@ -107,6 +108,7 @@ class Publisher:
                 return await self._store(subject, data, headers, min(timeout_s, left_s))
             except (Full, Unavailable) as error:
                 give_up = asyncio.get_running_loop().time() + back_off_s >= deadline
+                give_up |= isinstance(error, NotPermitted) and patience_s < math.inf
                 if (
                     give_up
                     or self._connection.closed.is_set()

@@ -9,7 +9,7 @@ import structlog
 
 from broker import subjects
 from broker.asking import again
-from broker.connection import BrokerError, Connection, Unavailable
+from broker.connection import BrokerError, Connection, NotPermitted, Unavailable
 from broker.depths import Depths, depths
 from broker.differences import Difference, TopologyMismatch, differences_in, raise_if, stream_differences
 from broker.jetstream_api import (
@@ -114,6 +114,8 @@ async def _patiently(read: Callable[[], Awaitable[T]], patience_s: float) -> T:
             return await read()
         except (Unavailable, ApiError) as error:
             if asyncio.get_running_loop().time() >= deadline:
+                if isinstance(error, NotPermitted):
+                    raise
                 raise Unavailable(_why_not(error)) from error
             log.debug("topology.waiting", reason=str(error))
             await asyncio.sleep(min(0.2, patience_s))

@@ -22,7 +22,7 @@ def run_command(nats_url: str, command: Command, who: str = "operator") -> None:
 
     `who` as in `broker_address`: a role, or `as_tenant`.
     """
-    from broker.connection import BrokerError, Unavailable
+    from broker.connection import BrokerError, NotPermitted, Unavailable
     from schemas.faults import RequestFault
     from stages.commands.broker_address import broker_options
     from stages.process.logs import configure_logging
@@ -35,9 +35,12 @@ def run_command(nats_url: str, command: Command, who: str = "operator") -> None:
     except SettingsError as error:
         _fail(str(error), USAGE)
     except RequestFault as error:
-        _fail(str(error), BUSY if error.fault.code in ("busy", "unavailable") else FAILED)
+        again = error.fault.code in ("busy", "unavailable") and not isinstance(error.__cause__, NotPermitted)
+        _fail(str(error), BUSY if again else FAILED)
+    except NotPermitted as error:
+        _fail(f"{error} (another identity may: HEADRACE_NATS_IDENTITY)", FAILED)
     except Unavailable as error:
-        _fail(f"{error} (is a pipeline running? `headrace up` starts one)", FAILED)
+        _fail(f"{error} ({_advice(str(error))})", FAILED)
     except BrokerError as error:
         _fail(str(error), FAILED)
     except KeyboardInterrupt:
@@ -51,6 +54,12 @@ async def _until_terminated(command: Coroutine[Any, Any, None]) -> None:
     task = asyncio.create_task(command)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     await task
+
+
+def _advice(trouble: str) -> str:
+    if "CERTIFICATE" in trouble:
+        return "HEADRACE_NATS_IDENTITY names the folder of an identity of this broker, as `headrace secrets` made it"
+    return "is a pipeline running? `headrace up` starts one"
 
 
 def leave(status: int) -> None:

@@ -5,8 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.cancels import put_cancel
 from broker.client import Headrace
+from broker.connection import NotPermitted
+from broker.publisher import Publisher
 from broker.request_names import RequestNames
 from schemas.control import Cancel
 from tests.integration.broker.secured import answer, secured_server, stored, tenant
@@ -28,6 +32,28 @@ async def test_no_id_can_be_used_up_by_another_tenant(tmp_path: Path) -> None:
             await answer(secured, "acme", first.session, "r1")
             assert [(await asyncio.wait_for(each, 10)).text for each in asked] == ["Paris", "Paris"]
             await stored(secured, "REQUESTS", 3)
+
+
+async def test_what_is_not_permitted_is_said_at_once(tmp_path: Path) -> None:
+    """As what it is, and not as a broker that does not answer; what is permitted goes on beside it."""
+    async with secured_server(tmp_path) as secured, secured.connected(tenant("acme")) as connection:
+        permitted = asyncio.create_task(connection.request("hr.request.acme.m", b"", 5))
+        async with asyncio.timeout(2):
+            with pytest.raises(NotPermitted, match=r"hr\.request\.Other\.m"):
+                await connection.request("hr.request.Other.m", b"", 60)
+            with pytest.raises(NotPermitted, match=r"hr\.request\.Other\.m"):
+                await Publisher(connection).publish_patiently("hr.request.Other.m", b"", message_id="x", patience_s=60)
+            assert "seq" in json.loads((await permitted).data)
+
+
+async def test_an_identity_under_another_name_is_told(tmp_path: Path) -> None:
+    """The inbox goes by the folder's name: renamed, nothing would ever be heard, so nothing is waited for."""
+    async with secured_server(tmp_path) as secured:
+        (tmp_path / "edge").rename(tmp_path / "front")
+        async with secured.connected("front") as connection, asyncio.timeout(2):
+            for _ in range(2):
+                with pytest.raises(NotPermitted, match="hear answers at _INBOX_front"):
+                    await connection.request("hr.request.acme.m", b"", 60)
 
 
 async def test_nobody_rolls_up_the_cancels_of_others(tmp_path: Path) -> None:
