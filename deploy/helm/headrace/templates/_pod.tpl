@@ -1,6 +1,6 @@
 {{/*
 The pod of a stage. A dict: root, component, model (inference only), values (of the stage or model), image,
-graceSeconds, startup (probe, as YAML), and as YAML lists env, mounts, volumes.
+graceSeconds, startup (probe, as YAML), settings, and as YAML lists env, mounts, volumes.
 */}}
 {{- define "headrace.pod" -}}
 {{- $root := .root -}}
@@ -12,7 +12,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ include "headrace.serviceAccount" $root }}
+  serviceAccountName: {{ include "headrace.serviceAccount" $root | quote }}
   automountServiceAccountToken: false
   # Otherwise the service's own variables (HEADRACE_EDGE_PORT=tcp://…) look like settings.
   enableServiceLinks: false
@@ -24,7 +24,7 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with .values.nodeSelector }}
   nodeSelector:
@@ -42,7 +42,7 @@ spec:
   topologySpreadConstraints:
     {{- range $root.Values.topologySpread.keys }}
     - maxSkew: 1
-      topologyKey: {{ . }}
+      topologyKey: {{ . | quote }}
       whenUnsatisfiable: ScheduleAnyway
       labelSelector:
         matchLabels:
@@ -53,21 +53,15 @@ spec:
   containers:
     - name: {{ .component }}
       image: {{ include "headrace.image" . | quote }}
-      imagePullPolicy: {{ .image.pullPolicy }}
+      imagePullPolicy: {{ .image.pullPolicy | quote }}
       args: [stage, {{ .component }}]
       securityContext:
         {{- include "headrace.containerSecurity" . | nindent 8 }}
       env:
-        {{- include "headrace.environment" (dict "root" $root "role" .component) | nindent 8 }}
-        - name: HEADRACE_GRACE_S
-          value: {{ .graceSeconds | quote }}
-        - name: HEADRACE_HEALTH_HOST
-          value: 0.0.0.0
-        - name: HEADRACE_HEALTH_PORT
-          value: "9090"
-        {{- with .env }}
-        {{- . | nindent 8 }}
-        {{- end }}
+        {{- $own := printf "%s\n%s" (include "headrace.stageEnvironment" .) (default "" .env) }}
+        {{- $whose := ternary (printf "inference model %s: " .model) (printf "%s." .component) (hasKey . "model") }}
+        {{- $it := dict "root" $root "role" .component "own" $own "section" .component "settings" .settings }}
+        {{- include "headrace.environment" (set $it "from" (printf "%ssettings" $whose)) | nindent 8 }}
       ports:
         - {name: health, containerPort: 9090}
         {{- if eq .component "edge" }}

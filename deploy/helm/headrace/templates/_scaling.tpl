@@ -15,7 +15,7 @@ nothing to do: see `fallback`. */}}
     authModes: {{ . | quote }}
     {{- end }}
   {{- with $prometheus.authentication.name }}
-  authenticationRef: {name: {{ . }}}
+  authenticationRef: {name: {{ . | quote }}}
   {{- end }}
 {{- end -}}
 
@@ -39,11 +39,11 @@ behavior: currentReplicas
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
 metadata:
-  name: {{ include "headrace.objectName" . }}
+  name: {{ include "headrace.objectName" . | quote }}
   labels:
     {{- include "headrace.labels" . | nindent 4 }}
 spec:
-  scaleTargetRef: {name: {{ include "headrace.objectName" . }}}
+  scaleTargetRef: {name: {{ include "headrace.objectName" . | quote }}}
   pollingInterval: {{ .root.Values.autoscaling.pollingSeconds }}
   fallback:
     {{- include "headrace.fallback" . | nindent 4 }}

@@ -97,29 +97,29 @@ def rendered(name: str) -> list[Object]:
     return render(SETS[name])
 
 
-def render(values: Object) -> list[Object]:
+def render(values: Object, release: str = RELEASE) -> list[Object]:
     """The objects of the chart with these values over its own. Raises `ChartError`."""
-    text = _by_program(values) if shutil.which("helm") else _by_library(values)
+    text = _by_program(values, release) if shutil.which("helm") else _by_library(values, release)
     return [found for found in yaml.safe_load_all(text) if found]
 
 
-def _by_program(values: Object) -> str:
+def _by_program(values: Object, release: str) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump(values, file)  # which is YAML, too
         file.flush()
-        command = ["helm", "template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--values", file.name]
+        command = ["helm", "template", release, str(CHART), "--namespace", NAMESPACE, "--values", file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ChartError(done.stderr)
     return done.stdout
 
 
-def _by_library(values: Object) -> str:
+def _by_library(values: Object, release: str) -> str:
     helm: Any = importlib.import_module("helm_python")
     try:
         with helm.Chart.load(CHART) as chart:
             chart.validate_schema(values)
-            files = chart.render(values, name=RELEASE, namespace=NAMESPACE)
+            files = chart.render(values, name=release, namespace=NAMESPACE)
     except helm.HelmError as error:
         raise ChartError(str(error)) from error
     return "\n---\n".join(text for name, text in files.items() if name.endswith(".yaml"))

@@ -13,6 +13,9 @@ from tests.unit.deploy.helm import chart, keda
 KUBERNETES = "1.34"
 CUSTOM = {"ScaledObject", "PodMonitor", "PrometheusRule"}
 
+ODD = "1e3"
+"""A name that Kubernetes takes, and that YAML without quotes takes for a number."""
+
 
 @pytest.mark.parametrize("name", chart.SETS)
 def test_kubernetes_takes_every_object(name: str) -> None:
@@ -59,6 +62,45 @@ def test_names_fit_however_long_the_release_and_the_model_are() -> None:
     long_name = "m" * 24
     values = {"fullnameOverride": "f" * 28, "inference": {"models": [{"name": long_name, "model": "/m"}]}}
     assert max(len(each["metadata"]["name"]) for each in chart.render(values)) <= 63
+
+
+def test_names_that_look_like_something_else_stay_names() -> None:
+    """A secret called 1e3 is no number, a release called null is not nothing."""
+    values: chart.Object = {
+        "fullnameOverride": "null",
+        "nameOverride": ODD,
+        "nats": {"identity": {"secretPrefix": ODD}},
+        "serviceAccount": {"name": ODD},
+        "imagePullSecrets": [{"name": ODD}],
+        "topologySpread": {"keys": [ODD]},
+        "edge": {
+            "priorityClassName": ODD,
+            "keys": {"secretName": ODD, "key": ODD},
+            "tls": {"secretName": ODD},
+            "ingress": {"enabled": True, "host": ODD, "className": ODD, "tlsSecretName": ODD},
+        },
+        "inference": {
+            "models": [
+                {"name": ODD, "model": "/m", "priorityClassName": ODD, "hfTokenSecret": {"name": ODD, "key": ODD}},
+                {"name": "null", "model": "/m", "nodeSelector": {"a": "true"}, "podAnnotations": {"b": "1"}},
+            ]
+        },
+        "monitoring": {"podMonitor": {"enabled": True}, "rules": {"enabled": True}},
+        "autoscaling": {"enabled": True, "prometheus": {"authentication": {"name": ODD, "modes": "bearer"}}},
+    }
+    for each in chart.render(values, release="1e3"):
+        assert all(isinstance(text, str) for text in (each["metadata"]["name"], *each["metadata"]["labels"].values()))
+        assert 1000.0 not in list(_leaves(each))
+        if each["kind"] not in CUSTOM:
+            kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def _leaves(found: Any) -> list[Any]:
+    if isinstance(found, dict):
+        return [leaf for value in found.values() for leaf in _leaves(value)]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(found, list):
+        return [leaf for value in found for leaf in _leaves(value)]  # pyright: ignore[reportUnknownVariableType]
+    return [found]
 
 
 @pytest.mark.parametrize("name", chart.SETS)
