@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from install.environment import ROOT, Environment
+from install.failures import told
 from install.machine import ENGINES, missing
 
 
@@ -22,7 +23,7 @@ def main() -> int:
     try:
         Environment(arguments.engine, arguments.extras).create()
     except subprocess.CalledProcessError as error:
-        print(f"This step failed with exit status {error.returncode}:", *error.cmd, file=sys.stderr)
+        print(told(error), file=sys.stderr)
         return 1
     return 0
 

