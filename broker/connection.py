@@ -119,6 +119,10 @@ class Connection:
     @classmethod
     async def open(cls, options: BrokerOptions, patience_s: float = 60.0) -> Self:
         """Connects, waiting up to `patience_s` for the broker. Raises `Unavailable`; `NotConnectable`, at once."""
+        if options.unknown_scheme:
+            raise NotConnectable(
+                f"cannot connect to {options.shown_url!r}: no broker is at {options.unknown_scheme}://"
+            )
         client = DirectClient()
         connection = cls(client, options)
         try:

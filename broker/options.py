@@ -11,6 +11,7 @@ from broker.quiet_tls import be_quiet
 
 INBOX = "_INBOX"
 PING_INTERVAL_S = 5
+SCHEMES = ("nats", "tls", "ws", "wss")
 
 _USER_IN_URL = re.compile(r"://[^/@\s,]+@")
 
@@ -51,6 +52,12 @@ class BrokerOptions:
     def shown_url(self) -> str:
         """`url` as it may stand in a log: without users and passwords."""
         return _USER_IN_URL.sub("://***@", self.url)
+
+    @property
+    def unknown_scheme(self) -> str:
+        """One in `url` that no NATS server has, "" where there is none."""
+        schemes = [url.strip().partition("://")[0] for url in self.url.split(",") if "://" in url]
+        return next((scheme for scheme in schemes if scheme not in SCHEMES), "")
 
     def connect_arguments(self) -> dict[str, Any]:
         """What nats-py's `connect` takes of it: a connection that comes back by itself, for ever."""

@@ -226,7 +226,7 @@ class StageProcess:
         stop = asyncio.create_task(self._stopping.wait())
         first = asyncio.FIRST_COMPLETED
         if not (await asyncio.wait({task, stop}, timeout=WAITING_SHOWS_AFTER_S, return_when=first))[0]:
-            log.info("stage.waiting", awaited=awaited, patience_s=self._settings.process.broker_patience_s)
+            log.warning("stage.waiting", awaited=awaited, patience_s=self._settings.process.broker_patience_s)
             await asyncio.wait({task, stop}, return_when=first)
         stop.cancel()
         if task.done():

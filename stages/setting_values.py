@@ -120,14 +120,21 @@ def _bool(text: str) -> bool:
 
 
 def _int(text: str) -> int:
-    return int(text.strip().replace("_", ""))
+    return int(_ascii(text).replace("_", ""))
 
 
 def _float(text: str) -> float:
-    value = float(text.strip())
+    value = float(_ascii(text))
     if not math.isfinite(value):
         raise ValueError(text)
     return value
+
+
+def _ascii(text: str) -> str:
+    """Python takes the digits of any script for numbers."""
+    if not text.isascii():
+        raise ValueError(text)
+    return text.strip()
 
 
 def _path(text: str) -> Path:

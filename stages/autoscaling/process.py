@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
+
 from stages.autoscaling.autoscaler import Autoscaler
 from stages.autoscaling.rules import Rules
 from stages.autoscaling.settings import AutoscaleSettings
-from stages.autoscaling.targets.target import Target
+from stages.autoscaling.targets.target import Target, TargetError
 from stages.autoscaling.view import print_round
 from stages.autoscaling.watching import served_models, tell_nobody, watch
 from stages.lifecycle import StageContext, StageProcess
 from stages.observing.pipeline import Observer
 from stages.sections import StageSettings
 from stages.telemetry import Readings
+
+log = structlog.get_logger()
 
 PATIENCE_S = 3.0
 NAME = "autoscale"
@@ -50,8 +54,7 @@ async def _run(task: Task, context: StageContext, settings: AutoscaleSettings) -
     stop = asyncio.create_task(context.stopping.wait())
     try:
         await asyncio.wait({watching, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
-            watching.result()
+        if watching.done() and not _is_blind(watching):
             context.stopping.set()
     finally:
         for one in (watching, stop):
@@ -59,6 +62,16 @@ async def _run(task: Task, context: StageContext, settings: AutoscaleSettings) -
         await asyncio.gather(watching, stop, return_exceptions=True)
         await autoscaler.finish(context.grace_s)
         await observer.close()
+
+
+def _is_blind(watching: "asyncio.Task[None]") -> bool:
+    """Whether the one look that was asked for could not be. Raises `BrokerError`."""
+    try:
+        watching.result()
+    except TargetError as error:
+        log.error("autoscale.blind", error=str(error))  # noqa: TRY400 — no bug of ours
+        return True
+    return False
 
 
 def _show(autoscaler: Autoscaler, context: StageContext) -> None:

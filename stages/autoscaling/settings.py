@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from stages.autoscaling.rules import Rules
-from stages.settings import setting
+from stages.settings import Problem, SettingsError, setting, variable
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,11 @@ class AutoscaleSettings:
     )
 
     def __post_init__(self) -> None:
-        Rules(0, 1, **self.values())  # raises the ValueError that says what does not go together
+        try:
+            Rules(0, 1, **self.values())
+        except ValueError as error:
+            name, _, wrong = str(error).partition(" ")
+            raise SettingsError([Problem(variable(type(self), name), f"{getattr(self, name)}", wrong)]) from error
 
     def values(self) -> dict[str, float]:
         """What rules have beside their least and most."""

@@ -27,12 +27,17 @@ async def served_models(connection: Connection) -> set[str]:
 
 
 async def watch(observer: Observer, autoscaler: Autoscaler, every_s: float, tell: Tell, *, once: bool = False) -> None:
-    """Rounds without end, or until the first one that could see. What cannot be seen is said once, not each time."""
+    """Rounds without end, or a single one. What cannot be seen is said once, not each time.
+
+    Raises `BrokerError` and `TargetError` only with `once`.
+    """
     trouble: type[Exception] | None = None
     while True:
         try:
             tell(await autoscaler.round(await observer.snapshot(every_s)))
         except (BrokerError, TargetError) as error:
+            if once:
+                raise
             autoscaler.disturbed()
             if trouble is not type(error):
                 log.warning("autoscale.blind", error=str(error))

@@ -25,6 +25,7 @@ from stages.settings import Problem, SettingsError, variable
 log = structlog.get_logger()
 
 WRONG = 2
+ONCE_PATIENCE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ def run_autoscale(options: AutoscaleOptions, environ: Mapping[str, str] | None =
     configure_logging(NAME, level=_level(options, settings), form=settings.process.log_format)
     log_settings(settings.all(), environ)
     rules = {group: rules_of(group, each, settings.stage) for group, each in ranges.items()}
+    if options.once:
+        patience_s = min(settings.process.broker_patience_s, ONCE_PATIENCE_S)
+        settings = replace(settings, process=replace(settings.process, broker_patience_s=patience_s))
     target = _target(options, list(ranges), environ)
     return asyncio.run(live(Task(target, rules, carry_out=not options.dry_run, once=options.once), settings))
 

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+DIGITS = 9
+"""Of a number of processes: Python refuses to read one of thousands."""
+
 NatsUrl = Annotated[str, typer.Option(help="Broker; else HEADRACE_NATS_URL, else the pipeline of `headrace up` here.")]
 TenantName = Annotated[str, typer.Option(help="Whose request it is; else the identity's tenant, or `default`.")]
 
@@ -27,10 +30,14 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def numbers(texts: Sequence[str] | None, option: str) -> dict[str, int]:
-    """`["preprocess=2"]` → {"preprocess": 2}; 0 is allowed. Raises `typer.BadParameter`."""
+    """`["preprocess=2"]` → {"preprocess": 2}: processes, 0 to `MOST`. Raises `typer.BadParameter`."""
+    from stages.replicas import MOST  # not light
+
     found: dict[str, int] = {}
     for name, text in pairs(texts, option).items():
-        if not text.isdigit():
+        if not (text.isascii() and text.isdigit()):
             raise typer.BadParameter(f"{name}={text}: must be a whole number", param_hint=option)
+        if len(text) > DIGITS or int(text) > MOST:
+            raise typer.BadParameter(f"{name}={text}: at most {MOST} processes", param_hint=option)
         found[name] = int(text)
     return found

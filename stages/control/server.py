@@ -50,13 +50,13 @@ class ControlServer:
         self._path.unlink(missing_ok=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
+        task = asyncio.create_task(self._serve(reader, writer, full=len(self._clients) >= CLIENTS))
         self._clients.add(task)
         task.add_done_callback(self._clients.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, full: bool) -> None:
         with contextlib.suppress(ConnectionError), contextlib.closing(writer):
-            if len(self._clients) > CLIENTS:
+            if full:
                 writer.write(error_line(f"there are {CLIENTS} clients already"))
                 await writer.drain()
                 return

@@ -72,6 +72,8 @@ def test_text_becomes_a_value_of_the_field_s_type(name: str, text: str, value: o
         ("threads", "0", "a whole number from 1 to 8"),
         ("threads", "9", "a whole number from 1 to 8"),
         ("threads", "2.5", "a whole number"),
+        ("threads", "\u0663", "a whole number from 1 to 8"),
+        ("ratio", "\u0663", "a number, at least 0"),
         ("ratio", "-1", "a number, at least 0"),
         ("ratio", "nan", "a number, at least 0"),
         ("eager", "maybe", "true or false"),

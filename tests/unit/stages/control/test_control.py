@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from stages.control.client import ControlError, RefusedError, ask
 from stages.control.messages import LINE_BYTES
-from stages.control.server import controlled
+from stages.control.server import CLIENTS, controlled
 from stages.process.child import ChildSpec
 from stages.replicas import Replicas
 from stages.supervisor import Supervisor
@@ -109,6 +109,20 @@ async def test_several_clients_side_by_side(path: Path) -> None:
     states = await asyncio.gather(*(ask(path) for _ in range(20)))
     assert len({json.dumps(state.replicas) for state in states}) == 1
     silent.close()
+
+
+async def test_a_burst_of_clients_is_served_up_to_the_limit(path: Path) -> None:
+    """Those that come beyond it are told so; when some have gone others are served."""
+    together = [await asyncio.open_unix_connection(path) for _ in range(CLIENTS + 10)]
+    for _, writer in together[:CLIENTS]:
+        writer.write(b"{}\n")
+    answers = [json.loads(await asyncio.wait_for(reader.readline(), 5)) for reader, _ in together]
+    assert ["error" in answer for answer in answers] == [False] * CLIENTS + [True] * 10
+    for _, writer in together:
+        writer.close()
+        await writer.wait_closed()
+    await asyncio.sleep(0.05)
+    assert "replicas" in (await exchange(path, b"{}\n"))[0]
 
 
 async def test_the_socket_is_its_owner_s_alone(path: Path) -> None:
