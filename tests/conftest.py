@@ -1,5 +1,6 @@
-"""For all tests: examples of hypothesis may take as long as the machine needs; pytest-timeout bounds the whole."""
+"""For all tests: examples of hypothesis may take as long as the machine needs; Ctrl-C reaches what they start."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,10 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# A shell's background jobs ignore Ctrl-C, and hand that down: to our commands, which are sent it here, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CONTAINERS = Path(__file__).parent / "compose"
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from broker.connection import BrokerError, Connection, Unavailable
+from broker.connection import BrokerError, Connection, NotPermitted, Unavailable
 
 T = TypeVar("T")
 
@@ -41,6 +41,9 @@ class Parts:
             return otherwise
         try:
             found = await self._unless_refused(subject, ask)
+        except NotPermitted:
+            self.lack(part, _not_permitted(subject))
+            return otherwise
         except BrokerError as error:
             self.lack(part, str(error))
             return otherwise
