@@ -5,6 +5,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from broker.identity import connection_options, tenant_of
 from broker.quiet_tls import be_quiet
@@ -14,6 +15,29 @@ PING_INTERVAL_S = 5
 SCHEMES = ("nats", "tls", "ws", "wss")
 
 _USER_IN_URL = re.compile(r"://[^/@\s,]+@")
+
+
+def wrong_server(urls: str) -> tuple[str, str] | None:
+    """Of servers separated by commas the first that is no address, without user and password, and why it is none."""
+    for url in (each.strip() for each in urls.split(",")):
+        scheme, mark, rest = url.rpartition("://") if "://" in url else ("nats", "", url)
+        if reason := _wrong_scheme(scheme) or _wrong_host(rest):
+            _, user, host = rest.rpartition("@")
+            return f"{scheme if mark else ''}{mark}{'***@' if user else ''}{host}", reason
+    return None
+
+
+def _wrong_scheme(scheme: str) -> str:
+    return "" if scheme in SCHEMES else f"no NATS server is at {scheme}://"
+
+
+def _wrong_host(rest: str) -> str:
+    try:
+        parts = urlsplit(f"//{rest}")
+        there = parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return "it is no address"
+    return "" if there else "there is no host in it, or its port is 0"
 
 
 @dataclass(frozen=True)

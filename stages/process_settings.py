@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from stages.setting_values import WrongField
 from stages.settings import Problem, SettingsError, setting, variable
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ class BrokerSettings:
 
     def __post_init__(self) -> None:
         from broker.identity import damaged_in, missing_in
+        from broker.options import wrong_server
 
+        if wrong := wrong_server(self.url):
+            raise WrongField(f"{wrong[1]} (write nats://host:port or tls://host:port)", "url", shown=repr(wrong[0]))
         if not self.identity:
             return
         name, folder = variable(BrokerSettings, "identity"), Path(self.identity)

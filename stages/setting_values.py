@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -15,9 +16,25 @@ FALSE = ("0", "false", "no", "off")
 
 Parser = Callable[[str], Any]
 
+# Python's own numbers have digits of every script, and underscores: nobody who types these means a number.
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
 
 class WrongValue(ValueError):
     """Text that is no value of a setting; the message says what is allowed."""
+
+
+class WrongField(ValueError):
+    """Fields that do not go together, or one that is wrong in itself: the first of them that somebody set is to blame.
+
+    `shown` is what may be seen of its value, where that is not all.
+    """
+
+    def __init__(self, wrong: str, *fields: str, shown: str | None = None) -> None:
+        super().__init__(wrong)
+        self.fields = fields
+        self.shown = shown
 
 
 def parse(
@@ -120,19 +137,18 @@ def _bool(text: str) -> bool:
 
 
 def _int(text: str) -> int:
-    return int(_ascii(text).replace("_", ""))
+    return int(_matching(_WHOLE, text))
 
 
 def _float(text: str) -> float:
-    value = float(_ascii(text))
+    value = float(_matching(_DECIMAL, text))
     if not math.isfinite(value):
         raise ValueError(text)
     return value
 
 
-def _ascii(text: str) -> str:
-    """Python takes the digits of any script for numbers."""
-    if not text.isascii():
+def _matching(form: re.Pattern[str], text: str) -> str:
+    if not form.fullmatch(text.strip()):
         raise ValueError(text)
     return text.strip()
 

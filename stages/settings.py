@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from stages.setting_values import WrongValue, allowed_text, parse
+from stages.setting_values import WrongField, WrongValue, allowed_text, parse
 
 PREFIX = "HEADRACE"
 METADATA_KEY = "headrace"
@@ -102,6 +102,8 @@ def load_settings(cls: type[S], environ: Mapping[str, str], overrides: Mapping[s
         return cls(**values)
     except SettingsError:
         raise
+    except WrongField as error:
+        raise SettingsError([_blamed(cls, error, environ, overrides)]) from error
     except ValueError as error:
         raise SettingsError([Problem(section_of(cls) or "settings", "", str(error))]) from error
 
@@ -183,6 +185,16 @@ def _text_of(
         return f"--set {name}", overrides[name]
     source = variable(cls, name)
     return source, environ.get(source) or None
+
+
+def _blamed(cls: type[Any], error: WrongField, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Problem:
+    """Where the first of the fields that was set stands; of what nobody set, its variable."""
+    places = [(name, *_text_of(cls, name, environ, overrides)) for name in error.fields]
+    name, source, text = next((place for place in places if place[2] is not None), places[0])
+    if text is None:
+        return Problem(source, "", str(error))
+    value = repr(text) if error.shown is None else error.shown
+    return Problem(source, "***" if settings_of(cls)[name][1].secret else value, str(error))
 
 
 def _unknown(source: str, name: str, fields: Mapping[str, Any]) -> Problem:

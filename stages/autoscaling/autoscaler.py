@@ -21,7 +21,7 @@ SETTLE_S = 3.0
 """After a loss of sight workers and schedulers may not have been heard of again yet."""
 
 GAP_S = 10.0
-"""So long after the last round this process itself stood still: what it sees may be what was."""
+"""So much later than it was to be after the last round this process itself stood still: it may see what was."""
 
 Served = Callable[[], Awaitable[set[str]]]
 """The slugs of all models that have a card."""
@@ -39,7 +39,10 @@ class Judgement:
 
 
 class Autoscaler:
-    """Keeps each group of `rules` at what is decided. `carry_out` False only tells; `served` as in `Served`."""
+    """Keeps each group of `rules` at what is decided. `carry_out` False only tells; `served` as in `Served`.
+
+    A round comes every `every_s`.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Autoscaler:
         served: Served,
         *,
         carry_out: bool = True,
+        every_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.wanted: dict[str, int] = {}
@@ -56,6 +60,7 @@ class Autoscaler:
         self._rules = dict(rules)
         self._served = served
         self._carry_out = carry_out
+        self._gap_s = every_s + GAP_S
         self._clock = clock
         self._memories: dict[str, Memory] = {}
         self._missed: set[str] = set()
@@ -67,7 +72,7 @@ class Autoscaler:
     async def round(self, snapshot: Snapshot) -> list[Judgement]:
         """Decides for every group, and begins to do it. Raises `TargetError`, `BrokerError`."""
         now = self._clock()
-        if now - self._round_at > GAP_S:
+        if now - self._round_at > self._gap_s:
             self.disturbed()
         self._round_at = now
         state = await self._target.state()

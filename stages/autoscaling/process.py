@@ -46,7 +46,13 @@ async def _run(task: Task, context: StageContext, settings: AutoscaleSettings) -
     connection = context.connection
     observer = Observer(connection, partly=True)
     await observer.start(PATIENCE_S)
-    autoscaler = Autoscaler(task.target, task.rules, lambda: served_models(connection), carry_out=task.carry_out)
+    autoscaler = Autoscaler(
+        task.target,
+        task.rules,
+        lambda: served_models(connection),
+        carry_out=task.carry_out,
+        every_s=settings.every_s,
+    )
     _show(autoscaler, context)
     context.set_ready(True)
     tell = print_round if task.once or not task.carry_out else tell_nobody

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from math import isfinite
 
+from stages.setting_values import WrongField
+
 
 @dataclass(frozen=True)
 class Rules:
-    """Of one stage, or one model. Raises `ValueError` that names the field."""
+    """Of one stage, or one model. Raises `WrongField`."""
 
     least: int
     most: int
@@ -32,12 +34,13 @@ class Rules:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not isfinite(value) or value < 0:
-                raise ValueError(f"{name} must be a number from 0 on, not {value}")
+                raise WrongField(f"{name} must be a number from 0 on, not {value}", name)
         if self.most < 1:
-            raise ValueError(f"most must be at least 1, not {self.most}")
+            raise WrongField(f"most must be at least 1, not {self.most}", "most")
         if self.least > self.most:
-            raise ValueError(f"least must be at most most ({self.most}), not {self.least}")
+            raise WrongField(f"least must be at most most ({self.most}), not {self.least}", "least")
         if not 0 < self.up_busy <= 1:
-            raise ValueError(f"up_busy must be above 0 and at most 1, not {self.up_busy}")
+            raise WrongField(f"up_busy must be above 0 and at most 1, not {self.up_busy}", "up_busy")
         if not 0 < self.down_busy < self.up_busy:
-            raise ValueError(f"down_busy must be above 0 and below up_busy ({self.up_busy}), not {self.down_busy}")
+            wrong = f"down_busy must be above 0 and below up_busy ({self.up_busy}), not {self.down_busy}"
+            raise WrongField(wrong, "down_busy", "up_busy")

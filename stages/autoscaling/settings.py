@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from stages.autoscaling.rules import Rules
-from stages.settings import Problem, SettingsError, setting, variable
+from stages.settings import setting
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,7 @@ class AutoscaleSettings:
     )
 
     def __post_init__(self) -> None:
-        try:
-            Rules(0, 1, **self.values())
-        except ValueError as error:
-            name, _, wrong = str(error).partition(" ")
-            raise SettingsError([Problem(variable(type(self), name), f"{getattr(self, name)}", wrong)]) from error
+        Rules(0, 1, **self.values())  # raises the WrongField that says what does not go together
 
     def values(self) -> dict[str, float]:
         """What rules have beside their least and most."""

@@ -14,9 +14,10 @@ from stages.autoscaling.process import NAME, Task, live
 from stages.autoscaling.ranges import Range, read_options
 from stages.autoscaling.settings import AutoscaleSettings
 from stages.autoscaling.targets.compose import ComposeTarget
+from stages.autoscaling.targets.compose_files import wrong_file
 from stages.autoscaling.targets.target import Target
 from stages.autoscaling.targets.up import UpTarget
-from stages.commands.broker_address import where
+from stages.commands.broker_address import url_as_typed, where
 from stages.commands.run_folder import find_control
 from stages.process.logs import configure_logging
 from stages.sections import StageSettings, load_process_settings, log_settings
@@ -48,6 +49,7 @@ def run_autoscale(options: AutoscaleOptions, environ: Mapping[str, str] | None =
     try:
         settings = load_process_settings(AutoscaleSettings, _overrides(options, environ), environ)
         ranges = ranges_of(options.stages, settings.stage)
+        _check_files(options)
     except SettingsError as error:
         print(SettingsError(_as_typed(error.problems, options)), file=sys.stderr)
         return WRONG
@@ -84,7 +86,18 @@ def _overrides(options: AutoscaleOptions, environ: Mapping[str, str]) -> dict[st
 def _as_typed(problems: Iterable[Problem], options: AutoscaleOptions) -> list[Problem]:
     """Options that stand for settings are named as they were typed."""
     typed = {"--set every_s": "--every"} if options.every else {}
-    return [replace(problem, name=typed.get(problem.name, problem.name)) for problem in problems]
+    named = [replace(problem, name=typed.get(problem.name, problem.name)) for problem in problems]
+    return url_as_typed(named, "--set nats.url")
+
+
+def _check_files(options: AutoscaleOptions) -> None:
+    """Raises `SettingsError` where Compose could make nothing of them."""
+    wrong = [Problem("--compose", str(path), text) for path in options.compose if (text := wrong_file(path))]
+    if options.compose and not wrong:
+        said = asyncio.run(ComposeTarget([], options.compose, options.project).wrong_files())
+        wrong = [Problem("--compose", "", said)] if said else []
+    if wrong:
+        raise SettingsError(wrong)
 
 
 def _target(options: AutoscaleOptions, groups: list[str], environ: Mapping[str, str]) -> Target:

@@ -1,12 +1,13 @@
 """Which broker a command talks to: the one named, else the one of the environment, else that of a running pipeline."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.commands.run_folder import find_running
 from stages.process_settings import BrokerSettings
-from stages.settings import load_settings, variable
+from stages.settings import Problem, SettingsError, load_settings, variable
 
 if TYPE_CHECKING:
     from broker.connection import BrokerOptions
@@ -21,7 +22,15 @@ def broker_options(
 
     Raises `SettingsError`.
     """
-    return load_settings(BrokerSettings, environ, where(environ, nats_url, who)).options(name)
+    try:
+        return load_settings(BrokerSettings, environ, where(environ, nats_url, who)).options(name)
+    except SettingsError as error:
+        raise SettingsError(url_as_typed(error.problems, "--set url")) from error
+
+
+def url_as_typed(problems: Iterable[Problem], name: str) -> list[Problem]:
+    """The URL reached its setting as an override called `name`; what was typed is the option."""
+    return [replace(problem, name="--nats-url") if problem.name == name else problem for problem in problems]
 
 
 def where(environ: Mapping[str, str], nats_url: str = "", who: str = OPERATOR) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from schemas.model import slug
 from stages.commands.edge_port import EDGE_STAGE
 from stages.process.child import ChildSpec
+from stages.process_settings import BrokerSettings, HealthSettings
 from stages.sections import PROCESS, STAGES, load_stage_settings, present_stages, stage_settings
 from stages.settings import PREFIX, Problem, SettingsError, load_settings, settings_of, variable
 from stages.topology_settings import TopologyLimits
@@ -49,7 +50,7 @@ def plan(options: UpOptions, environ: Mapping[str, str]) -> list[ChildSpec]:
 
     Every process's settings are read here already: raises one `SettingsError` for all that is wrong.
     """
-    problems = _wrong_names(options)
+    problems = _wrong_names(options) + _wrong_broker(options, environ)
     each = _one_of_each(options, environ, problems)
     specs: list[ChildSpec] = []
     for stage in present_stages():
@@ -76,8 +77,10 @@ def patterns(options: UpOptions, environ: Mapping[str, str], specs: Iterable[Chi
 
 def first_health_port(environ: Mapping[str, str]) -> int:
     """That of the first process, 0 where none has one."""
-    text = environ.get(HEALTH_PORT, "")
-    return int(text) if text.isdigit() else 0
+    try:
+        return load_settings(HealthSettings, environ).port
+    except SettingsError:  # each process says what is wrong
+        return 0
 
 
 def _one_of_each(options: UpOptions, environ: Mapping[str, str], problems: list[Problem]) -> list[ChildSpec]:
@@ -181,6 +184,18 @@ def _wrong_names(options: UpOptions) -> list[Problem]:
     needs_one = "must be at least 1: the demo asks a question"
     none = [stage for stage in needed if options.replicas.get(stage) == 0]
     return problems + [Problem(f"--replicas {stage}", "0", needs_one) for stage in none]
+
+
+def _wrong_broker(options: UpOptions, environ: Mapping[str, str]) -> list[Problem]:
+    """Of the URL that was typed; that of the variable is read with each process's settings."""
+    name = variable(BrokerSettings, "url")
+    if options.embedded or options.nats_url == environ.get(name):
+        return []
+    try:
+        load_settings(BrokerSettings, {name: options.nats_url})
+    except SettingsError as error:
+        return [replace(problem, name="--nats-url") for problem in error.problems]
+    return []
 
 
 def _with_own_ports(specs: list[ChildSpec], environ: Mapping[str, str]) -> list[ChildSpec]:

@@ -36,12 +36,15 @@ class Autoscaling:
 
 def autoscaling(options: UpOptions, environ: Mapping[str, str]) -> Autoscaling:
     """What was typed. Raises `SettingsError`."""
-    if not options.autoscale:
-        return Autoscaling()
-    try:
-        settings = load_settings(AutoscaleSettings, environ, chosen_of("autoscale", options))
+    chosen = chosen_of("autoscale", options)
+    if "stages" in chosen:
+        raise SettingsError([Problem("--set autoscale.stages", "", "`headrace up` is told by --autoscale")])
+    try:  # what is typed has to be right, even where it counts for nothing
+        settings = load_settings(AutoscaleSettings, environ if options.autoscale else {}, chosen)
     except SettingsError as error:
         raise SettingsError(in_section(AutoscaleSettings, error.problems)) from error
+    if not options.autoscale:
+        return Autoscaling()
     ranges = read_options(options.autoscale, "--autoscale")
     groups = list(patterns(options, environ, ()))
     known = {*groups, *(group.partition(":")[0] for group in groups)}
@@ -84,8 +87,9 @@ async def _watch(wanted: Autoscaling, replicas: Replicas, connection: Connection
     observer = Observer(connection, partly=True)
     await observer.start(PATIENCE_S)
     rules = {group: rules_of(group, each, wanted.settings) for group, each in wanted.ranges.items()}
-    autoscaler = Autoscaler(OwnTarget(replicas), rules, lambda: served_models(connection))
+    every_s = wanted.settings.every_s
+    autoscaler = Autoscaler(OwnTarget(replicas), rules, lambda: served_models(connection), every_s=every_s)
     try:
-        await watch(observer, autoscaler, wanted.settings.every_s, tell_nobody)
+        await watch(observer, autoscaler, every_s, tell_nobody)
     finally:
         await autoscaler.finish(FINISH_S)

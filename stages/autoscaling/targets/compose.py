@@ -25,6 +25,10 @@ SHOWN = 400
 PROGRAMS = (("docker", "compose"), ("docker-compose",))
 
 
+class CommandFailed(TargetError):
+    """It ran, and ended with another status than 0."""
+
+
 class ComposeTarget:
     """`groups` are those that it is asked for; without `files` and `project` Compose looks for them as it does."""
 
@@ -38,6 +42,18 @@ class ComposeTarget:
         """A container counts as ready as soon as it is there: workers tell themselves, by their heartbeats."""
         counts = {group: await self._count(group) for group in self._groups}
         return ReplicaState(counts, dict(counts))
+
+    async def wrong_files(self) -> str:
+        """What Compose has against the files, "" where that is nothing, or where there is nobody to ask."""
+        if not self._options:
+            return ""
+        try:
+            await self._compose(["config", "--quiet"], LOOK_S)
+        except CommandFailed as error:
+            return str(error)
+        except TargetError:  # the first round says it
+            return ""
+        return ""
 
     async def set(self, group: str, count: int) -> None:
         service = service_of(group)
@@ -64,7 +80,7 @@ def service_of(group: str) -> str:
 
 
 async def run(command: Sequence[str], seconds: float) -> str:
-    """What it prints. Raises `TargetError` where it fails, or takes longer: then it is ended."""
+    """What it prints. Raises `CommandFailed`; `TargetError` where it cannot run, or takes longer: then it is ended."""
     shown = " ".join(command)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -87,7 +103,7 @@ async def run(command: Sequence[str], seconds: float) -> str:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:
-        raise TargetError(
+        raise CommandFailed(
             f"{shown}: status {process.returncode}: {' '.join(err.decode(errors='replace').split())[-SHOWN:]}"
         )
     return out.decode(errors="replace")

@@ -37,7 +37,7 @@ class Recorded:
 class Bench:
     """An autoscaler of `counts`, each of at most four, on a clock of the test's own."""
 
-    def __init__(self, served: str = "m", *, carry_out: bool = True, **counts: int) -> None:
+    def __init__(self, served: str = "m", *, carry_out: bool = True, every_s: float = 2.0, **counts: int) -> None:
         self.now = 1000.0
         self.target = Recorded({name.replace("__", ":"): count for name, count in counts.items()})
         self.target.free.set()
@@ -46,7 +46,9 @@ class Bench:
         async def slugs() -> set[str]:
             return set(served.split())
 
-        self.autoscaler = Autoscaler(self.target, rules, slugs, carry_out=carry_out, clock=lambda: self.now)
+        self.autoscaler = Autoscaler(
+            self.target, rules, slugs, carry_out=carry_out, every_s=every_s, clock=lambda: self.now
+        )
 
     async def round(self, seen: Snapshot, passed_s: float = 2.0) -> Judgement:
         self.now += passed_s
@@ -137,6 +139,12 @@ async def test_what_was_out_of_sight_is_let_settle() -> None:
     bench = Bench(inference=1)
     assert (await bench.round(BUSY, passed_s=60)).seen is None
     assert bench.target.told == []
+
+
+async def test_rounds_far_apart_are_no_pause() -> None:
+    """With `--every 60` it decides each time."""
+    bench = Bench(every_s=60, inference=1)
+    assert (await bench.round(BUSY, passed_s=60)).wanted > 1
 
 
 async def test_inference_is_each_model_by_itself_where_they_have_processes_of_their_own() -> None:

@@ -97,6 +97,13 @@ def test_health_ports_count_up() -> None:
     assert ports == [str(9000 + number) for number in range(len(specs))]
 
 
+@pytest.mark.parametrize("port", ["\u00b3", "\u0663", "1_0", "x"])
+def test_a_health_port_that_is_no_number_is_named(port: str) -> None:
+    """As any other setting, whatever Python takes for a digit."""
+    with pytest.raises(SettingsError, match="HEADRACE_HEALTH_PORT="):
+        plan(UpOptions(), {"HEADRACE_HEALTH_PORT": port})
+
+
 def test_of_each_stage_one_more_can_be_started() -> None:
     """Also where none was at the start, except for an edge: its port is found then. A model's workers have its name."""
     options = UpOptions(models=("a/one", "b/two"), engine="simulated", replicas={"inference": 0, "edge": 0})

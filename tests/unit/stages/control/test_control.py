@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -113,16 +114,41 @@ async def test_several_clients_side_by_side(path: Path) -> None:
 
 async def test_a_burst_of_clients_is_served_up_to_the_limit(path: Path) -> None:
     """Those that come beyond it are told so; when some have gone others are served."""
-    together = [await asyncio.open_unix_connection(path) for _ in range(CLIENTS + 10)]
-    for _, writer in together[:CLIENTS]:
+    together = [await asyncio.open_unix_connection(path) for _ in range(CLIENTS + 200)]
+    for _, writer in together:
         writer.write(b"{}\n")
     answers = [json.loads(await asyncio.wait_for(reader.readline(), 5)) for reader, _ in together]
-    assert ["error" in answer for answer in answers] == [False] * CLIENTS + [True] * 10
+    assert ["error" in answer for answer in answers] == [False] * CLIENTS + [True] * 200
     for _, writer in together:
         writer.close()
         await writer.wait_closed()
     await asyncio.sleep(0.05)
     assert "replicas" in (await exchange(path, b"{}\n"))[0]
+
+
+async def test_a_client_too_many_that_says_nothing_is_told_all_the_same(path: Path) -> None:
+    """It is not waited for longer than a moment."""
+    together = [await asyncio.open_unix_connection(path) for _ in range(CLIENTS + 1)]
+    assert "error" in json.loads(await asyncio.wait_for(together[-1][0].readline(), 5))
+    for _, writer in together:
+        writer.close()
+
+
+async def test_connections_made_before_any_is_looked_at_all_get_an_answer(path: Path) -> None:
+    """Also more at once than a socket usually holds: `CLIENTS` are served, the others told that there are too many."""
+    count = 3 * CLIENTS
+    together = [socket.socket(socket.AF_UNIX) for _ in range(count)]
+    for each in together:
+        each.setblocking(False)
+        each.connect(str(path))
+    streams = [await asyncio.open_unix_connection(sock=each) for each in together]
+    await asyncio.sleep(0.1)  # the server has looked at all of them
+    for _, writer in streams:
+        writer.write(b"{}\n")
+    answers = [json.loads(await asyncio.wait_for(reader.readline(), 5)) for reader, _ in streams]
+    assert sum("error" in answer for answer in answers) == count - CLIENTS
+    for _, writer in streams:
+        writer.close()
 
 
 async def test_the_socket_is_its_owner_s_alone(path: Path) -> None:
