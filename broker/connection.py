@@ -19,7 +19,7 @@ from nats.js import JetStreamContext
 from broker.answers import Answers
 from broker.direct_client import DirectClient
 from broker.late_answers import awaiting
-from broker.options import BrokerOptions
+from broker.options import BrokerOptions, wrong_server
 from broker.refusals import Refusals
 
 log = structlog.get_logger()
@@ -119,10 +119,8 @@ class Connection:
     @classmethod
     async def open(cls, options: BrokerOptions, patience_s: float = 60.0) -> Self:
         """Connects, waiting up to `patience_s` for the broker. Raises `Unavailable`; `NotConnectable`, at once."""
-        if options.unknown_scheme:
-            raise NotConnectable(
-                f"cannot connect to {options.shown_url!r}: no broker is at {options.unknown_scheme}://"
-            )
+        if wrong := wrong_server(options.url):
+            raise NotConnectable(f"cannot connect to {_without_users(options.url)!r}: {wrong[1]}")
         client = DirectClient()
         connection = cls(client, options)
         try:

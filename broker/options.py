@@ -77,12 +77,6 @@ class BrokerOptions:
         """`url` as it may stand in a log: without users and passwords."""
         return _USER_IN_URL.sub("://***@", self.url)
 
-    @property
-    def unknown_scheme(self) -> str:
-        """One in `url` that no NATS server has, "" where there is none."""
-        schemes = [url.strip().partition("://")[0] for url in self.url.split(",") if "://" in url]
-        return next((scheme for scheme in schemes if scheme not in SCHEMES), "")
-
     def connect_arguments(self) -> dict[str, Any]:
         """What nats-py's `connect` takes of it: a connection that comes back by itself, for ever."""
         arguments: dict[str, Any] = {
