@@ -14,7 +14,6 @@ from stages.autoscaling.process import NAME, Task, live
 from stages.autoscaling.ranges import Range, read_options
 from stages.autoscaling.settings import AutoscaleSettings
 from stages.autoscaling.targets.compose import ComposeTarget
-from stages.autoscaling.targets.compose_files import wrong_file
 from stages.autoscaling.targets.target import Target
 from stages.autoscaling.targets.up import UpTarget
 from stages.commands.broker_address import url_as_typed, where
@@ -92,12 +91,10 @@ def _as_typed(problems: Iterable[Problem], options: AutoscaleOptions) -> list[Pr
 
 def _check_files(options: AutoscaleOptions) -> None:
     """Raises `SettingsError` where Compose could make nothing of them."""
-    wrong = [Problem("--compose", str(path), text) for path in options.compose if (text := wrong_file(path))]
-    if options.compose and not wrong:
-        said = asyncio.run(ComposeTarget([], options.compose, options.project).wrong_files())
-        wrong = [Problem("--compose", "", said)] if said else []
-    if wrong:
-        raise SettingsError(wrong)
+    if not options.compose:
+        return
+    if said := asyncio.run(ComposeTarget([], options.compose, options.project).wrong_files()):
+        raise SettingsError([Problem("--compose", "", said)])
 
 
 def _target(options: AutoscaleOptions, groups: list[str], environ: Mapping[str, str]) -> Target:

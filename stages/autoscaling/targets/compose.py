@@ -45,8 +45,6 @@ class ComposeTarget:
 
     async def wrong_files(self) -> str:
         """What Compose has against the files, "" where that is nothing, or where there is nobody to ask."""
-        if not self._options:
-            return ""
         try:
             await self._compose(["config", "--quiet"], LOOK_S)
         except CommandFailed as error:

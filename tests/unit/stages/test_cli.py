@@ -48,7 +48,6 @@ def headrace(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str
         (["autoscale", "--stage", "inference=1", "--every", "soon"], "--every='soon': must be a number from 1 to 60"),
         (["autoscale", "--stage", "inference=1", "--set", "pace=1"], "--set pace: no such setting"),
         (["autoscale", "--stage", "inference=1", "--compose", "nothing.yml"], "'nothing.yml' does not exist"),
-        (["autoscale", "--stage", "inference=1", "--compose", "LICENSE"], "--compose=LICENSE: is no Compose file"),
         (["status", "--nats-url", "foo://me:secret@bar"], "--nats-url='foo://***@bar': no NATS server is at foo://"),
         (["up", "--nats-url", "foo://bar"], "--nats-url='foo://bar': no NATS server is at foo://"),
         (["up", "--set", "autoscale.idl_s=1"], "--set autoscale.idl_s: no such setting"),
